@@ -1,0 +1,188 @@
+// The contract of an encoding: a value that answers six questions, asked layer by layer.
+//
+//   1  what is added to the token embedding?              embedding()
+//   2  how do q and k move?                               moves(), decays()
+//   3  what scales the logit?                             softmax_factor(), logit_scales()
+//   4  what is added to the logit?                        biases()
+//   5  what does attention carry along, what becomes of it?   carried(), after_layer()
+//   6  what must a KV cache keep?                         cache(), arrive()
+//
+// docs/contract.md holds the reasons, and the contract tried on paper against every planned encoding.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "torsor/encoding/expression.h"
+#include "torsor/encoding/forms.h"
+
+namespace torsor {
+
+/// `Exact`: phases, running sums and tables in float64, rounded once. `HuggingFace`: float32 operations in the order
+/// that Hugging Face transformers uses (encodings.md C1), to reproduce a checkpoint bit for bit.
+enum class Precision { Exact, HuggingFace };
+
+/// The model that an encoding is made for.
+struct Dimensions {
+  std::int64_t heads = 1;         ///< query heads
+  std::int64_t kv_heads = 0;      ///< key heads; 0 = as many as heads; divides heads
+  std::int64_t head_dim = 0;      ///< channels of a head
+  std::int64_t width = 0;         ///< model width C; 0 = heads * head_dim
+  std::int64_t train_length = 0;  ///< L; 0 = unknown: an expression that needs it must say it
+  std::int64_t layers = 1;
+  Precision precision = Precision::Exact;
+};
+
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+/// How a trained tensor starts.
+struct Initial {
+  enum class Kind { Constant, Uniform, Normal, Values };
+  Kind kind = Kind::Constant;
+  double a = 0;                ///< constant; lower end; mean
+  double b = 0;                ///< upper end; standard deviation
+  std::vector<double> values;  ///< row-major, for Values
+};
+
+/// One trained tensor. Its name is NAME.TENSOR (`t5.table`).
+struct ParameterInfo {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Initial initial;
+  bool shared = false;  ///< one tensor for all layers instead of one a layer
+  bool decay = false;   ///< weight decay applies by default (positional scalars are exempt, decisions.md 3)
+};
+
+/// The tokens of one side of a call.
+struct Side {
+  at::Tensor positions;  ///< (B, T, axes) float64
+  at::Tensor documents;  ///< (B, T) int64, -1 = padding; undefined = one document, no padding
+  at::Tensor lengths;    ///< (B) int64, tokens that exist in each row; undefined = all. Keys only
+  std::int64_t tokens() const { return positions.size(1); }
+};
+
+/// Everything that a question may read. Tensors that were not given are undefined.
+struct Question {
+  const NamedTensors* parameters = nullptr;  ///< this layer's trained tensors
+  std::int64_t layer = 0;
+  std::int64_t layers = 1;
+  at::Tensor x;        ///< (B, T, C) the block's normalised input: of the arriving tokens in arrive(), of the queries elsewhere
+  at::Tensor q, k, v;  ///< (B, H, T, D) after QK-norm, before any move; k and v of the arriving tokens
+  Side query, key;     ///< key: every key of the call, cached ones included
+  double scale = 1;    ///< the factor on q.k of this call, softmax factor included, before logit_scales()
+  bool causal = true;
+  const NamedTensors* named = nullptr;  ///< per-token inputs that the encoding declared (tags, sentence ids, links)
+  const NamedTensors* kept = nullptr;   ///< what arrive() answered, for every key of the call
+  at::Tensor state;                     ///< (B, Hs, T, 2F) the position state that enters the layer (TAPE); else undefined
+};
+
+/// What a KV cache must keep so that step == full.
+struct CacheContract {
+  /// Rotated: the key as moved at arrival, final. Raw: the key before any move, moved again at each read, because its
+  /// move depends on tokens that come later (frequencies that depend on the length).
+  enum class Key { Rotated, Raw } key = Key::Rotated;
+  std::vector<std::string> kept;  ///< names of the tensors that arrive() gives, one value a token
+  std::string shift;              ///< "exact" or why not
+  std::string evict;              ///< "exact" or why not
+  std::string note;               ///< what the user must know
+};
+
+/// What an encoding is and needs, for documentation and checks.
+struct Traits {
+  bool rotates = false;             ///< answers question 2 with planes
+  bool absolute = false;            ///< answers question 1
+  bool relative = true;             ///< unchanged when all positions move by the same amount
+  bool length_dependent = false;    ///< frequencies depend on the length of the sequence
+  bool content = false;             ///< reads q, k, v or x
+  std::int64_t axes = 1;            ///< axes that the positions must have
+  std::vector<std::string> forms;   ///< bias forms that it lowers to
+};
+
+/// Plain float64 values of trained tensors, for the definitions.
+using PlainParameters = std::map<std::string, std::vector<double>>;
+
+/// One query-key pair in plain numbers, for the definitions.
+struct PlainPair {
+  const double* q = nullptr;   ///< head_dim values before any move
+  const double* k = nullptr;
+  const double* pq = nullptr;  ///< axes values
+  const double* pk = nullptr;
+  std::int64_t head = 0;       ///< query head (inside the encoding's own range)
+  std::int64_t layer = 0;
+  double length = 0;           ///< T of the document: its largest key position + 1
+  double scale = 1;
+};
+
+class Encoding {
+ public:
+  explicit Encoding(Dimensions dimensions) : dimensions_(dimensions) {}
+  virtual ~Encoding() = default;
+
+  const Dimensions& dimensions() const { return dimensions_; }
+  std::int64_t group() const { return dimensions_.heads / dimensions_.kv_heads; }
+  HeadRange all_heads() const { return {0, dimensions_.heads}; }
+
+  virtual Traits traits() const = 0;
+  /// Trained tensors of a layer. `shared` ones are listed for every layer that reads them.
+  virtual std::vector<ParameterInfo> parameters(std::int64_t /*layer*/) const { return {}; }
+  /// Names of the per-token inputs that questions read from `named`.
+  virtual std::vector<std::string> inputs() const { return {}; }
+
+  /// 1. (B, T, C), added to the token embedding; undefined = nothing. Throws when a position has no vector.
+  virtual at::Tensor embedding(const Side& /*tokens*/, const NamedTensors& /*parameters*/) const { return {}; }
+
+  /// 2. Moves of one side, in order. For Role::Key the answer is for question.key's tokens, for Role::Query for
+  /// question.query's. When the cache contract keeps rotated keys, a key's move may read its own token only.
+  virtual std::vector<Move> moves(const Question& /*question*/, Role /*role*/) const { return {}; }
+  /// 2b. Magnitudes that depend on the distance only, applied tile by tile.
+  virtual std::vector<Decay> decays() const { return {}; }
+
+  /// 3. Factor on the default scale 1/sqrt(head_dim); ignored when the caller gives a scale.
+  virtual double softmax_factor() const { return 1; }
+  virtual std::vector<LogitScale> logit_scales(const Question&) const { return {}; }
+
+  /// 4. The sum of these is added to the logit.
+  virtual std::vector<BiasForm> biases(const Question&) const { return {}; }
+
+  /// 5. Values that attention averages along, and the state after the layer (run after the MLP).
+  virtual std::optional<Carried> carried(const Question&) const { return std::nullopt; }
+  /// `averages` (B, Hw, T, Dw), `mlp_output` (B, T, C). Returns the next state; undefined = no state.
+  virtual at::Tensor after_layer(const Question&, const at::Tensor& /*averages*/, const at::Tensor& /*mlp_output*/) const {
+    return {};
+  }
+
+  /// 6. What a cache keeps of a layer, and what it can do.
+  virtual CacheContract cache(std::int64_t /*layer*/) const { return {}; }
+  /// Per-token tensors of the arriving tokens that later questions read back under `kept`, for all keys; `state` is the
+  /// encoding's own running float64 state of each row (running sums), read and advanced here.
+  virtual NamedTensors arrive(const Question&, NamedTensors& /*state*/) const { return {}; }
+
+  // The definition in plain float64: what the encoding means. It shares no table, bucket or cos/sin with the answers
+  // above. logit = scale * query_factor * product + bias, then finish_row on the visible logits of a query.
+
+  /// What is added to channel `channel` of the embedding of a token at `position`.
+  virtual double define_embedding(double /*position*/, std::int64_t /*channel*/, const PlainParameters&) const { return 0; }
+  /// The moved product of q and k (Transformer-XL's terms included), without the scale.
+  virtual double define_product(const PlainPair& pair, const PlainParameters&) const;
+  virtual double define_query_factor(const double* /*pq*/, std::int64_t /*head*/, std::int64_t /*layer*/) const { return 1; }
+  virtual double define_bias(const PlainPair&, const PlainParameters&) const { return 0; }
+  /// `logits` of one query's visible keys, nearest key last; `q` before any move.
+  virtual void define_row(std::vector<double>& /*logits*/, const double* /*q*/, std::int64_t /*head*/, std::int64_t /*layer*/,
+                          const PlainParameters&) const {}
+
+  /// Described contents for `torsor values` ("gates (B, H, T, T)"); empty when nothing depends on content.
+  virtual std::vector<std::string> content() const { return {}; }
+
+ protected:
+  Dimensions dimensions_;
+};
+
+}  // namespace torsor

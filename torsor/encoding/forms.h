@@ -1,0 +1,194 @@
+// The answers that an encoding gives: what moves q and k, what scales a logit, what is added to it.
+//
+// The attention core (torsor/attention) and the model know these structs and nothing else about an encoding.
+// Shapes: B batch, Hq query heads, Hk key heads, Tq queries, Tk keys, D head width. Where a leading extent is written
+// "B|1" a 1 stands for every row; "H" is the number of heads in the answer's own range.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+namespace torsor {
+
+/// Query heads [begin, end) that an answer holds for. For key-side answers the range is that of the groups that the
+/// query heads read (the begin and end divided by the group size; an encoding never cuts a group).
+struct HeadRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+enum class Role { Query, Key };
+
+// ---------------------------------------------------------------------------------------------------------------------
+// How q and k move
+
+/// Where the two channels of a plane lie inside a rotary span of `width` channels cut into `blocks` equal blocks.
+///
+///   half, 1 block          [a a a a b b b b]      plane i = channels (i, i + width/2)
+///   interleaved, 1 block   [a b a b a b a b]      plane i = channels (2i, 2i + 1)
+///   half, 2 blocks         [a a b b|c c d d]      each block half-split on its own
+enum class Layout { Half, Interleaved };
+
+/// Planes with one complex number a token, not necessarily of length 1: (x_a + i x_b) * (cosine + i sine).
+/// Planes are numbered block by block; cosine and sine already carry the magnitude.
+struct Planes {
+  HeadRange heads;
+  Layout layout = Layout::Half;
+  std::int64_t offset = 0;  ///< first channel of the span
+  std::int64_t width = 0;   ///< channels of the span; planes = width / 2
+  std::int64_t blocks = 1;
+  at::Tensor cosine;  ///< (B|1, G, T, planes); G = 1 or the number of *key heads* in the range, for either side
+  at::Tensor sine;    ///< as cosine
+};
+
+/// A magnitude per plane that depends on the distance only: the product of plane i is multiplied by
+/// exp(rate_i * (p_q - p_k)). It is applied tile by tile from the positions, because a factor exp(rate * p) a token
+/// overflows (xPos, encodings.md C11); a cache keeps its keys without it.
+struct Decay {
+  HeadRange heads;
+  Layout layout = Layout::Half;
+  std::int64_t offset = 0;
+  std::int64_t width = 0;
+  std::int64_t blocks = 1;
+  at::Tensor rate;  ///< (planes) float64
+};
+
+/// A vector a head that is added to every query (or key), before any plane turns (Transformer-XL's u).
+struct AddedVector {
+  HeadRange heads;
+  at::Tensor vector;  ///< (H, D)
+};
+
+using Move = std::variant<AddedVector, Planes>;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What scales the logit
+
+/// Multiplies q.k (and nothing else).
+struct LogitScale {
+  HeadRange heads;
+  at::Tensor query;  ///< (B|1, Tq) float64, one factor a query
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What is added to the logit. n is the distance p_q - p_k; |n| where a form says distance.
+
+/// -slope_h * |n|
+struct LinearForm {
+  at::Tensor slope;  ///< (H)
+};
+
+/// How a real distance becomes a row of a table. The nearest whole distance is taken, halves to even.
+struct Buckets {
+  enum class Far { Clamp, Wrap, Log };
+  std::int64_t buckets = 32;
+  std::int64_t max_distance = 128;
+  bool bidirectional = false;
+  Far far = Far::Clamp;
+};
+
+/// table[h][bucket(n)]
+struct TableForm {
+  Buckets rule;
+  at::Tensor table;  ///< (buckets, H)
+};
+
+/// -r1 ln(1 + r2 |n|)
+struct LogForm {
+  at::Tensor r1, r2;  ///< (H)
+};
+
+/// -r1 |n|^r2
+struct PowerForm {
+  at::Tensor r1, r2;  ///< (H)
+};
+
+/// sum_i cos(n w_i) * weight_h
+struct CosineForm {
+  at::Tensor frequency;  ///< (F) float64
+  at::Tensor weight;     ///< (H) float64
+};
+
+/// A ReLU network of one input, ln(1 + |c n|) / (ln(1 + |c max(p_q, |mu length|)|) + epsilon): piecewise linear.
+struct PiecewiseForm {
+  at::Tensor w1, b1;  ///< (hidden)
+  at::Tensor w2;      ///< (H, hidden)
+  at::Tensor b2;      ///< (H)
+  at::Tensor c, mu;   ///< (1)
+  double length = 512;
+  double epsilon = 1e-6;
+};
+
+/// query_i - key_j: a difference of running sums (FoX)
+struct PotentialForm {
+  at::Tensor query;  ///< (B|1, H, Tq) float64
+  at::Tensor key;    ///< (B|1, H, Tk) float64
+};
+
+/// -n * omega_h * (query_i + key_j); refuses a negative distance between tokens that see each other
+struct GatedForm {
+  at::Tensor omega;  ///< (H)
+  at::Tensor query;  ///< (B|1, H, Tq) or undefined
+  at::Tensor key;    ///< (B|1, H, Tk) or undefined
+};
+
+/// alpha_h * sum over keys l in (j, i] of logsigmoid(<query_i, key_l> / P): an integral along token order
+struct PathForm {
+  at::Tensor query;  ///< (B, H, Tq, P)
+  at::Tensor key;    ///< (B, H, Tk, P)
+  at::Tensor alpha;  ///< (H)
+};
+
+/// <query_i, key_j>: any product of per-token vectors. Real distances come through angle addition (Transformer-XL).
+struct ProductForm {
+  at::Tensor query;  ///< (B|1, H, Tq, W)
+  at::Tensor key;    ///< (B|1, G, Tk, W); G = 1, the key heads of the range, or H
+};
+
+/// Interpolated table at a cumulative gate count (CoPE): gates are sigmoids of the finished logit, counted from the key
+/// to the query and clamped to length - 1.
+struct ContentForm {
+  at::Tensor query;  ///< (B, H, Tq, D): q unscaled, before any move
+  at::Tensor table;  ///< (length, D)
+};
+
+struct BiasForm;
+
+/// A multiplier of one form, exactly 1 where a token has no tag or the groups (sentences) differ.
+struct FactorForm {
+  enum class Kind {
+    Tag,     ///< 1 + left[i, tag_j]
+    Tanh,    ///< 1 + beta tanh <left_i, right_j>
+    Exp      ///< exp(clamp(<left_i, right_j>, -bound, bound))
+  };
+  Kind kind = Kind::Tag;
+  std::shared_ptr<const BiasForm> base;
+  at::Tensor left;                  ///< (B, H|1, Tq, tags or R)
+  at::Tensor right;                 ///< (B, H|1, Tk, R) for Tanh and Exp
+  at::Tensor tag;                   ///< (B, Tk) int64, -1 where there is none; for Tag
+  at::Tensor beta;                  ///< (H) for Tanh
+  double bound = 2;                 ///< for Exp
+  at::Tensor group_query, group_key;  ///< (B, T) int64, -1 = none; undefined = all tokens are of one group
+};
+
+struct BiasForm {
+  HeadRange heads;
+  std::variant<LinearForm, TableForm, LogForm, PowerForm, CosineForm, PiecewiseForm, PotentialForm, GatedForm, PathForm,
+               ProductForm, ContentForm, FactorForm>
+      form;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What attention carries along
+
+/// Values that attention averages with the same weights in the same pass.
+struct Carried {
+  at::Tensor values;  ///< (B|1, Hw, Tk, Dw) float32 (float64 on the float64 path); Hw in {1, Hk, Hq}
+};
+
+}  // namespace torsor
