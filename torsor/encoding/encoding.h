@@ -121,6 +121,15 @@ struct PlainPair {
   double scale = 1;
 };
 
+/// The turning of a rotary encoding in numbers (docs, `torsor values`, conversions, TAPE's initial state).
+struct RotationInfo {
+  Layout layout = Layout::Half;
+  std::int64_t offset = 0, width = 0, blocks = 1;   ///< as in Planes
+  std::vector<std::vector<double>> inv_freq;         ///< [1 or key heads][planes], radians per position
+  std::vector<std::int64_t> axis;                    ///< position axis of each plane
+  double magnitude = 1;                              ///< multiplies cos and sin of q and of k
+};
+
 class Encoding {
  public:
   explicit Encoding(Dimensions dimensions) : dimensions_(dimensions) {}
@@ -177,6 +186,16 @@ class Encoding {
   /// `logits` of one query's visible keys, nearest key last; `q` before any move.
   virtual void define_row(std::vector<double>& /*logits*/, const double* /*q*/, std::int64_t /*head*/, std::int64_t /*layer*/,
                           const PlainParameters&) const {}
+
+  // Numbers for people and for `torsor values`.
+
+  /// The rotation for a document of T tokens; nothing when the encoding does not rotate or its frequencies are trained
+  /// and not in `parameters`.
+  virtual std::optional<RotationInfo> rotation(double /*length*/, const PlainParameters&) const { return std::nullopt; }
+  /// ALiBi-like slopes a head; empty when there are none.
+  virtual std::vector<double> slopes() const { return {}; }
+  /// The bucket of each distance n = p_q - p_k; empty when there are none.
+  virtual std::vector<std::int64_t> buckets(const std::vector<double>& /*distances*/) const { return {}; }
 
   /// Described contents for `torsor values` ("gates (B, H, T, T)"); empty when nothing depends on content.
   virtual std::vector<std::string> content() const { return {}; }
