@@ -1,0 +1,55 @@
+# The usual tasks. Everything goes through CMake presets; this only strings them together.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc 2> /dev/null || sysctl -n hw.ncpu)
+CPP_FILES = $(shell find torsor tests bench examples \( -name '*.h' -o -name '*.cpp' \) 2> /dev/null)
+LOG = build/configure.log
+TIDY ?= run-clang-tidy-14
+FORMAT ?= clang-format-14
+
+.PHONY: all setup build test compare format format-check tidy clean
+all: build
+
+setup:
+	@scripts/setup.sh
+
+# Configures quietly: the log is shown only when it fails.
+define configure
+@mkdir -p build && cmake --preset $(1) > $(LOG) 2>&1 || { cat $(LOG) >&2; exit 1; }
+endef
+
+## Build the program: build/release/bin/torsor
+build: setup
+	$(call configure,release)
+	@cmake --build build/release --parallel $(JOBS)
+
+## Build and run all tests, the sanitizers' included; ctest counts both builds together
+test: setup
+	$(call configure,release)
+	$(call configure,sanitize)
+	@cmake --build build/release --parallel $(JOBS)
+	@cmake --build build/sanitize --parallel $(JOBS)
+	@echo 'subdirs(release sanitize)' > build/CTestTestfile.cmake
+	@ctest --test-dir build --parallel $(JOBS) --output-on-failure $(ARGS)
+
+## Compare encodings on the built-in text; a repeated call goes on where the last one stopped. More options: ARGS='...'
+compare: build
+	@build/release/bin/torsor compare --profile quick --out torsor-compare --resume $(ARGS)
+
+## Format every C++ file in place
+format:
+	@scripts/setup.sh --tools
+	@$(FORMAT) -i $(CPP_FILES)
+
+format-check:
+	@scripts/setup.sh --tools
+	@$(FORMAT) --dry-run --Werror $(CPP_FILES)
+
+## Run the linter over the library
+tidy:
+	@scripts/setup.sh --tools
+	$(call configure,tidy)
+	@$(TIDY) -quiet -j $(JOBS) -p build/tidy '/torsor/[a-z]+/.*\.cpp$$'
+
+## Remove what was built; caches outside the checkout stay
+clean:
+	@rm -rf build
