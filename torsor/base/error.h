@@ -27,12 +27,19 @@ class Interrupted : public Error {
   using Error::Error;
 };
 
-/// Concatenates its arguments with operator<<; for error messages.
-template <class... Arguments>
-std::string str(const Arguments&... arguments) {
-  std::ostringstream stream;
-  (stream << ... << arguments);
-  return stream.str();
-}
+namespace detail {
+struct Concatenate {
+  template <class... Arguments>
+  std::string operator()(const Arguments&... arguments) const {
+    std::ostringstream stream;
+    (stream << ... << arguments);
+    return stream.str();
+  }
+};
+}  // namespace detail
+
+/// str(a, b, ...) concatenates its arguments with operator<<; for error messages. It is an object and not a function so
+/// that libtorch's own c10::str is not found beside it when an argument is one of libtorch's types.
+inline constexpr detail::Concatenate str{};
 
 }  // namespace torsor

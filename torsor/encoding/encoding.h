@@ -59,6 +59,8 @@ struct ParameterInfo {
   Initial initial;
   bool shared = false;  ///< one tensor for all layers instead of one a layer
   bool decay = false;   ///< weight decay applies by default (positional scalars are exempt, decisions.md 3)
+  /// Further shapes that are taken as well as `shape` (rope's log_freq: one row, or one a key head).
+  std::vector<std::vector<std::int64_t>> also = {};
 };
 
 /// The tokens of one side of a call.
@@ -140,6 +142,11 @@ class Encoding {
   HeadRange all_heads() const { return {0, dimensions_.heads}; }
 
   virtual Traits traits() const = 0;
+  /// After how many layers a pattern over the layers repeats; 1 = every layer is alike.
+  virtual std::int64_t period() const { return 1; }
+  /// The encoding of one layer. Questions are asked of the result; only embedding() is asked of the whole.
+  /// A null answer means "this one".
+  virtual std::shared_ptr<const Encoding> at_layer(std::int64_t /*layer*/) const { return nullptr; }
   /// Trained tensors of a layer. `shared` ones are listed for every layer that reads them.
   virtual std::vector<ParameterInfo> parameters(std::int64_t /*layer*/) const { return {}; }
   /// Names of the per-token inputs that questions read from `named`.

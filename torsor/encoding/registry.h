@@ -51,7 +51,7 @@ struct MakeRequest {
   Settings settings;
   const Dimensions& dimensions;
   std::string prefix;                               ///< parameter prefix: the name, or NAME#2 for its second term
-  std::vector<std::unique_ptr<Encoding>> operands;  ///< made operands of a scaling or of heads/layers
+  std::vector<std::unique_ptr<Encoding>> operands;  ///< the made operand of a scaling (heads and layers are made elsewhere)
 };
 
 /// Who may stand inside a name's brackets.
@@ -67,6 +67,9 @@ struct NameInfo {
   bool rotary = false;                       ///< may stand inside a scaling
   std::vector<KeyInfo> keys;
   std::function<std::unique_ptr<Encoding>(MakeRequest&)> make;
+  bool absolute = false;       ///< adds to the embedding: stands beside a rotation only with allow=absolute on it
+  bool alone = false;          ///< has no meaning in a sum (none)
+  bool no_rotation = false;    ///< refuses a rotation beside it (txl)
 };
 
 /// All names, in the order of the documentation.
@@ -81,6 +84,9 @@ Expression parse(std::string_view text);
 /// Makes the encoding for a model. Throws UsageError when the dimensions do not fit the expression.
 std::shared_ptr<const Encoding> make_encoding(const Expression& expression, const Dimensions& dimensions);
 std::shared_ptr<const Encoding> make_encoding(std::string_view text, const Dimensions& dimensions);
+
+/// The encoding that answers for a layer: at_layer, or the encoding itself.
+std::shared_ptr<const Encoding> layer_encoding(const std::shared_ptr<const Encoding>& encoding, std::int64_t layer);
 
 /// Checks the parameters given for a layer: every name there, no other, shapes equal. Throws Error naming the tensor.
 void check_parameters(const Encoding& encoding, std::int64_t layer, const NamedTensors& parameters);
