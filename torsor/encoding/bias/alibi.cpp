@@ -1,0 +1,111 @@
+#include "torsor/encoding/bias/alibi.h"
+
+#include <cmath>
+
+#include "torsor/encoding/bias/answer.h"
+
+namespace torsor {
+namespace {
+
+/// Slopes for any number of heads, all at once.
+std::vector<double> all_slopes(std::int64_t heads, double max_exponent) {
+  std::int64_t power = 1;
+  while (power * 2 <= heads) power *= 2;
+  std::vector<double> slopes;
+  for (std::int64_t i = 1; i <= power; ++i)
+    slopes.push_back(std::exp2(-max_exponent * static_cast<double>(i) / static_cast<double>(power)));
+  for (std::int64_t i = 1; static_cast<std::int64_t>(slopes.size()) < heads; i += 2)
+    slopes.push_back(std::exp2(-max_exponent * static_cast<double>(i) / static_cast<double>(2 * power)));
+  return slopes;
+}
+
+class Alibi : public Encoding {
+ public:
+  Alibi(const Dimensions& dimensions, std::string prefix, double max_exponent, bool learn)
+      : Encoding(dimensions),
+        slopes_name_(prefix + ".slopes"),
+        max_exponent_(max_exponent),
+        learn_(learn),
+        slopes_(all_slopes(dimensions.heads, max_exponent)) {}
+
+  Traits traits() const override {
+    Traits traits;
+    traits.forms = {"linear"};
+    return traits;
+  }
+
+  std::vector<ParameterInfo> parameters(std::int64_t) const override {
+    if (!learn_) return {};
+    ParameterInfo info;
+    info.name = slopes_name_;
+    info.shape = {dimensions_.heads};
+    info.initial.kind = Initial::Kind::Values;
+    info.initial.values = slopes_;
+    return {info};
+  }
+
+  std::vector<BiasForm> biases(const Question& question) const override {
+    at::Tensor slope = learn_ ? trained(question, slopes_name_) : fixed(question, slopes_, answer_type(question));
+    return {{all_heads(), LinearForm{std::move(slope)}}};
+  }
+
+  CacheContract cache(std::int64_t) const override {
+    CacheContract contract;
+    contract.shift = contract.evict = "exact";
+    contract.note = "keys are kept as they are; only positions move";
+    return contract;
+  }
+
+  double define_bias(const PlainPair& pair, const PlainParameters& parameters) const override {
+    double slope = 0;
+    if (learn_) {
+      slope = plain(parameters, slopes_name_).at(static_cast<std::size_t>(pair.head));
+    } else {
+      const double heads = static_cast<double>(dimensions_.heads), head = static_cast<double>(pair.head);
+      const double power = std::pow(2.0, std::floor(std::log2(heads)));
+      slope = head < power ? std::pow(2.0, -max_exponent_ * (head + 1) / power)
+                           : std::pow(2.0, -max_exponent_ * (2 * (head - power) + 1) / (2 * power));
+    }
+    return -slope * std::abs(pair.pq[0] - pair.pk[0]);
+  }
+
+  std::vector<double> slopes() const override { return slopes_; }
+
+ private:
+  std::string slopes_name_;
+  double max_exponent_;
+  bool learn_;
+  std::vector<double> slopes_;
+};
+
+}  // namespace
+
+NameInfo alibi_name() {
+  NameInfo info;
+  info.name = "alibi";
+  info.summary = "a penalty that grows in a straight line with the distance, a slope a head";
+  info.formula = "b = -slope_h * |p_q - p_k|;  slope_h = 2^(-max_exponent (h + 1) / H) for H a power of two";
+  info.source = "Press, Smith, Lewis 2022 (arXiv 2108.12409), section 3";
+  info.page = "alibi.md";
+  KeyInfo max_exponent;
+  max_exponent.name = "max_exponent";
+  max_exponent.type = KeyInfo::Type::Number;
+  max_exponent.fallback = 8.0;  // the paper's 8
+  max_exponent.about = "the last head's slope is 2^-max_exponent";
+  max_exponent.low = 0;
+  max_exponent.open_low = true;
+  max_exponent.high = 126;  // 2^-126 is float32's smallest normal number
+  KeyInfo learn;
+  learn.name = "learn";
+  learn.type = KeyInfo::Type::Boolean;
+  learn.fallback = false;
+  learn.about = "train the slopes, starting at the formula's values";
+  info.keys = {max_exponent, learn};
+  info.make = [](MakeRequest& request) {
+    return std::make_unique<Alibi>(request.dimensions, request.prefix, request.settings.number("max_exponent"),
+                                   request.settings.boolean("learn"));
+  };
+  return info;
+}
+
+}  // namespace torsor
