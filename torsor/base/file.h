@@ -28,8 +28,8 @@ void make_directories(const std::string& path);
 std::vector<std::string> list_files(const std::string& path, const std::vector<std::string>& extensions = {});
 
 /// A file that appears under its name only when it is whole. What is written goes to a temporary file in the same
-/// folder; commit() flushes it to the disk, renames it over `path` and flushes the folder. Without a commit, or after an
-/// error, the temporary file is removed and the old file stays as it was.
+/// folder; commit() flushes it to the disk, renames it over `path` and flushes the folder. Without a commit, or after
+/// an error, the temporary file is removed and the old file stays as it was.
 ///
 /// The permissions of an existing file are kept; a link is followed, so the file it names is replaced and the link
 /// stays. A `path` that exists and is no regular file (a folder, a device, a pipe) is refused.

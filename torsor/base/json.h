@@ -26,8 +26,8 @@ Json parse_json(std::string_view text, const std::string& source, int max_depth 
 /// parse_json of a file's content, with the path as source.
 Json read_json(const std::string& path, int max_depth = 64);
 
-/// The text of a value: on one line, or with `indent` spaces a level. NaN and infinities, which JSON lacks, become null;
-/// bytes that are not UTF-8 become U+FFFD. read_json(write) gives the same value otherwise.
+/// The text of a value: on one line, or with `indent` spaces a level. NaN and infinities, which JSON lacks, become
+/// null; bytes that are not UTF-8 become U+FFFD. read_json(write) gives the same value otherwise.
 std::string json_text(const Json& value, int indent = -1);
 
 /// Reads the keys of one object with checked types, and refuses keys that nobody asked for:

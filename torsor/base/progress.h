@@ -23,12 +23,12 @@ class Progress {
     bool terminal = false;  ///< `out` is a terminal: rewrite one line
     bool quiet = false;     ///< write nothing at all
     std::string label = {};
-    std::int64_t total = 0;             ///< steps in all; 0 = not known: no bar, no time left
-    std::int64_t start = 0;             ///< steps already done before this run (a resumed task): not in the rate
-    double terminal_interval = 0.1;     ///< seconds between two rewrites of the live line
-    double plain_interval = 10;         ///< seconds between two plain lines
-    int width = 80;                     ///< columns of the terminal; longer lines are cut
-    std::function<double()> clock = {}; ///< seconds from any origin, never decreasing; empty = the steady clock
+    std::int64_t total = 0;              ///< steps in all; 0 = not known: no bar, no time left
+    std::int64_t start = 0;              ///< steps already done before this run (a resumed task): not in the rate
+    double terminal_interval = 0.1;      ///< seconds between two rewrites of the live line
+    double plain_interval = 10;          ///< seconds between two plain lines
+    int width = 80;                      ///< columns of the terminal; longer lines are cut
+    std::function<double()> clock = {};  ///< seconds from any origin, never decreasing; empty = the steady clock
   };
 
   explicit Progress(Options options);
@@ -37,7 +37,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps of the total are done; writes when the interval has passed since the last line. `extra` is shown as is.
+  /// `done` steps of the total are done; writes when the interval has passed since the last line. `extra` is shown as
+  /// is.
   void update(std::int64_t done, const std::string& extra = {});
 
   /// Writes the last state given to update (or the start), if it has not been written yet, and ends the line. Calls
@@ -53,8 +54,8 @@ class Progress {
   double written_at_;
   std::int64_t done_;
   std::string extra_;
-  bool pending_ = true;     // the present state has not been written
-  bool live_ = false;       // the cursor stands at the end of a live line
+  bool pending_ = true;  // the present state has not been written
+  bool live_ = false;    // the cursor stands at the end of a live line
   bool finished_ = false;
 };
 

@@ -28,7 +28,8 @@ double uniform_at(std::uint64_t seed, std::uint64_t stream, std::uint64_t index)
 /// The `index`-th result of normal() of a new Random(seed, stream).
 double normal_at(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
-/// values[i] = mean + deviation * normal_at(seed, stream, first + i), rounded to float once; `values` has `count` places.
+/// values[i] = mean + deviation * normal_at(seed, stream, first + i), rounded to float once; `values` has `count`
+/// places.
 void fill_normal(float* values, std::size_t count, double mean, double deviation, std::uint64_t seed,
                  std::uint64_t stream, std::uint64_t first = 0);
 
@@ -70,9 +71,9 @@ class Random {
  private:
   std::uint64_t seed_;
   std::uint64_t stream_;
-  std::uint64_t position_ = 0;   // 32-bit words already taken
-  bool half_ = false;            // the second number of the last pair of normals is still unused
-  bool cached_ = false;          // block_ holds the words around position_
+  std::uint64_t position_ = 0;  // 32-bit words already taken
+  bool half_ = false;           // the second number of the last pair of normals is still unused
+  bool cached_ = false;         // block_ holds the words around position_
   std::array<std::uint32_t, 4> block_{};
 };
 

@@ -37,8 +37,8 @@ struct SafetensorsEntry {
 
 /// An open safetensors file. The constructor checks everything before it returns and throws Error with the path and,
 /// in brackets, the name of the official library's error:
-/// too short or too long a header, a header that does not fit the file, bad UTF-8 or JSON, wrong types, keys given twice
-/// or unknown, numbers that are no plain integers, sizes that overflow, holes, overlaps, missing or extra bytes.
+/// too short or too long a header, a header that does not fit the file, bad UTF-8 or JSON, wrong types, keys given
+/// twice or unknown, numbers that are no plain integers, sizes that overflow, holes, overlaps, missing or extra bytes.
 class SafetensorsFile {
  public:
   /// Opens a file (mapped, not read: opening a large file is cheap).
