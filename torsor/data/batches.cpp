@@ -21,8 +21,8 @@ namespace {
                   " and one more), the longest has ", longest->tokens.size(), ": ", longest->name));
 }
 
-// How many of `limit` spans each document gets when it has room for `capacity`: one each in turn until none is left. The
-// last, incomplete turn goes to documents evenly spaced among those that still have room.
+// How many of `limit` spans each document gets when it has room for `capacity`: one each in turn until none is left.
+// The last, incomplete turn goes to documents evenly spaced among those that still have room.
 std::vector<std::size_t> share(const std::vector<std::size_t>& capacity, std::size_t limit) {
   std::vector<std::size_t> quota(capacity.size(), 0);
   while (limit > 0) {

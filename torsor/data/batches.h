@@ -32,8 +32,8 @@ Batch gather(const Corpus& corpus, std::span<const Window> windows, std::size_t 
 /// with replacement. A batch depends on (seed, step) alone, so the step is all that has to be saved to go on.
 class BatchSampler {
  public:
-  /// Keeps a copy of `corpus` (cheap: the tokens are shared). Throws UsageError when `batch` or `length` is 0, Error when
-  /// no document holds length + 1 tokens.
+  /// Keeps a copy of `corpus` (cheap: the tokens are shared). Throws UsageError when `batch` or `length` is 0, Error
+  /// when no document holds length + 1 tokens.
   BatchSampler(Corpus corpus, std::size_t batch, std::size_t length, std::uint64_t seed);
 
   /// The batch of `step` = 0, 1, ...; safe to call from several threads.
@@ -56,12 +56,12 @@ class BatchSampler {
   std::vector<std::uint64_t> first_;  // (documents + 1) how many places lie before each document
 };
 
-/// Which tokens an evaluation scores: spans of the largest length, laid end to end from each document's start. A shorter
-/// length cuts the same spans into more windows, so that every length predicts exactly the same targets once.
+/// Which tokens an evaluation scores: spans of the largest length, laid end to end from each document's start. A
+/// shorter length cuts the same spans into more windows, so that every length predicts exactly the same targets once.
 struct EvaluationPlan {
-  std::size_t span_length = 0;        // the largest evaluation length, in targets
-  std::vector<Window> spans;          // in the order of the documents
-  std::size_t documents_used = 0;     // documents that hold at least one chosen span
+  std::size_t span_length = 0;          // the largest evaluation length, in targets
+  std::vector<Window> spans;            // in the order of the documents
+  std::size_t documents_used = 0;       // documents that hold at least one chosen span
   std::size_t documents_too_short = 0;  // documents that cannot hold a span
 
   /// The number of targets, the same for every length.
@@ -72,9 +72,9 @@ struct EvaluationPlan {
   std::vector<Window> windows(std::size_t length) const;
 };
 
-/// Plans the evaluation of `corpus` at `lengths` (any order). At most `limit` spans are taken (0: all), shared as evenly
-/// between documents as they allow and spaced evenly inside each. Throws UsageError when there are no lengths, one is 0,
-/// or one does not divide the largest; Error when no document holds the largest length + 1 tokens.
+/// Plans the evaluation of `corpus` at `lengths` (any order). At most `limit` spans are taken (0: all), shared as
+/// evenly between documents as they allow and spaced evenly inside each. Throws UsageError when there are no lengths,
+/// one is 0, or one does not divide the largest; Error when no document holds the largest length + 1 tokens.
 EvaluationPlan evaluation_windows(const Corpus& corpus, const std::vector<std::size_t>& lengths, std::size_t limit = 0);
 
 }  // namespace torsor

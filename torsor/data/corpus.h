@@ -50,7 +50,7 @@ class TokenArray {
 
 /// A text that stands for itself: no training or evaluation window crosses its ends.
 struct Document {
-  std::string name;            // the file's path as found from the path that was asked for
+  std::string name;  // the file's path as found from the path that was asked for
   TokenArray tokens;
   std::size_t text_bytes = 0;  // size of the text in bytes; 0 when unknown (token files)
 };
@@ -64,19 +64,20 @@ struct Corpus {
   std::size_t longest() const;     // tokens of the longest document; 0 without documents
   std::size_t text_bytes() const;  // 0 when any document's is unknown
 
-  /// SHA-256 (hexadecimal) of the documents' own SHA-256 digests, written in hexadecimal one a line. Depends on contents
-  /// and order, not on where the files lie. For a corpus of bytes, `sha256sum FILES | cut -d' ' -f1 | sha256sum` gives
-  /// the same.
+  /// SHA-256 (hexadecimal) of the documents' own SHA-256 digests, written in hexadecimal one a line. Depends on
+  /// contents and order, not on where the files lie. For a corpus of bytes, `sha256sum FILES | cut -d' ' -f1 |
+  /// sha256sum` gives the same.
   std::string sha256() const;
 };
 
 /// The text files that `paths` stand for: a file stands for itself whatever its name, a folder for every *.txt and *.md
-/// (or *.TXT, *.MD) below it, sorted by the bytes of their relative paths. Links to files are followed, links to folders
-/// are not; a file reached twice counts once. Throws Error naming a path that is missing, and a folder without texts.
+/// (or *.TXT, *.MD) below it, sorted by the bytes of their relative paths. Links to files are followed, links to
+/// folders are not; a file reached twice counts once. Throws Error naming a path that is missing, and a folder without
+/// texts.
 std::vector<std::string> find_texts(const std::vector<std::string>& paths);
 
-/// Reads the files of find_texts, each a document, byte for byte (no newline or BOM is touched; bytes that are not UTF-8
-/// are kept). Empty files are passed over; throws Error when all are empty, or one cannot be read.
+/// Reads the files of find_texts, each a document, byte for byte (no newline or BOM is touched; bytes that are not
+/// UTF-8 are kept). Empty files are passed over; throws Error when all are empty, or one cannot be read.
 Corpus load_text(const std::vector<std::string>& paths);
 Corpus load_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer);
 
@@ -94,9 +95,10 @@ struct Split {
 };
 
 /// Sets about `fraction` (in (0, 1), else UsageError) of the tokens apart for validation, by whole documents chosen by
-/// `seed`; both sides keep the documents' order. Only documents of at least `minimum_tokens` tokens are chosen, and never
-/// all. A corpus of one document, or one where no document qualifies, keeps the last `fraction` of its longest document
-/// instead; in a corpus of bytes the cut never lies inside a code point. Throws Error when that leaves one side empty.
+/// `seed`; both sides keep the documents' order. Only documents of at least `minimum_tokens` tokens are chosen, and
+/// never all. A corpus of one document, or one where no document qualifies, keeps the last `fraction` of its longest
+/// document instead; in a corpus of bytes the cut never lies inside a code point. Throws Error when that leaves one
+/// side empty.
 Split split(const Corpus& corpus, double fraction, std::uint64_t seed, std::size_t minimum_tokens = 1);
 
 }  // namespace torsor
