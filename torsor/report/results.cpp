@@ -1,0 +1,342 @@
+#include "torsor/report/results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace torsor::report {
+namespace {
+
+using Blame = JsonObject::Blame;
+
+template <class T>
+void append_new(std::vector<T>& list, const T& value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+Status read_status(JsonObject& object) {
+  const auto text = object.get<std::string>("status");
+  if (text == "ok") return Status::ok;
+  if (text == "refused") return Status::refused;
+  if (text == "failed") return Status::failed;
+  object.fail(str("status: expected ok, refused or failed, got '", text, "'"));
+}
+
+/// The list under `key`, or an empty one where it is missing or null.
+Json read_list(JsonObject& object, const std::string& key) {
+  if (!object.has(key)) return Json::array();
+  Json list = object.get<Json>(key);
+  if (!list.is_array()) object.fail(str(key, ": expected a list, got ", list.type_name()));
+  return list;
+}
+
+std::int64_t read_count(JsonObject& object, const std::string& key, std::int64_t smallest) {
+  const auto value = object.get<std::int64_t>(key);
+  if (value < smallest) object.fail(str(key, ": expected at least ", smallest, ", got ", value));
+  return value;
+}
+
+/// A number, or nothing where it is null or not finite (a document that was never text can hold infinities).
+std::optional<double> read_finite(JsonObject& object, const std::string& key) {
+  const auto value = object.get<std::optional<double>>(key, std::nullopt);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+/// The same, and never negative.
+std::optional<double> read_measure(JsonObject& object, const std::string& key) {
+  const auto value = read_finite(object, key);
+  if (value && *value < 0) object.fail(str(key, ": expected a number that is not negative, got ", *value));
+  return value;
+}
+
+/// One place of a list of lists, checked; read by hand because such lists are long.
+double number_at(const JsonObject& object, const std::string& key, std::size_t index, const Json& value) {
+  if (!value.is_number()) object.fail(str(key, "[", index, "]: expected a number, got ", value.type_name()));
+  const double number = value.get<double>();
+  if (!std::isfinite(number)) object.fail(str(key, "[", index, "]: expected a finite number, got ", number));
+  return number;
+}
+
+void expect_row(const JsonObject& object, const std::string& key, std::size_t index, const Json& row, std::size_t size) {
+  if (!row.is_array() || row.size() != size) {
+    object.fail(str(key, "[", index, "]: expected a list of ", size, " numbers, got ",
+                    row.is_array() ? str(row.size(), " values") : std::string(row.type_name())));
+  }
+}
+
+Eval read_eval(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  Eval eval;
+  eval.task = object.get<std::string>("task");
+  eval.length = read_count(object, "length", 1);
+  eval.status = read_status(object);
+  eval.reason = object.get<std::string>("reason", "");
+  eval.loss = read_finite(object, "loss");
+  eval.perplexity = read_measure(object, "perplexity");
+  eval.bits_per_byte = read_finite(object, "bits_per_byte");
+  std::size_t index = 0;
+  for (const Json& row : read_list(object, "position_loss")) {
+    expect_row(object, "position_loss", index, row, 3);
+    const double from = number_at(object, "position_loss", index, row[0]);
+    const double to = number_at(object, "position_loss", index, row[1]);
+    if (!(from >= 0 && to > from && to < 9e15)) {
+      object.fail(str("position_loss[", index, "]: expected 0 <= from < to, got ", from, " and ", to));
+    }
+    if (!row[2].is_null()) {  // a loss that is not finite has no place in a picture
+      eval.position_loss.push_back({static_cast<std::int64_t>(from), static_cast<std::int64_t>(to),
+                                    number_at(object, "position_loss", index, row[2])});
+    }
+    ++index;
+  }
+  const Json windows = read_list(object, "windows");
+  // A window whose loss is not finite (null) leaves nothing to resample.
+  if (std::none_of(windows.begin(), windows.end(), [](const Json& window) { return window.is_null(); })) {
+    for (const Json& window : windows) {
+      eval.windows.push_back(number_at(object, "windows", eval.windows.size(), window));
+    }
+  }
+  return eval;
+}
+
+Train read_train(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  Train train;
+  train.steps = object.has("steps") ? read_count(object, "steps", 0) : 0;
+  train.tokens = object.has("tokens") ? read_count(object, "tokens", 0) : 0;
+  train.seconds = read_measure(object, "seconds").value_or(0);
+  train.tokens_per_second = read_measure(object, "tokens_per_second");
+  for (const Json& row : read_list(object, "losses")) {
+    const std::size_t index = train.losses.size();
+    expect_row(object, "losses", index, row, 2);
+    TrainLoss loss;
+    loss.step = static_cast<std::int64_t>(number_at(object, "losses", index, row[0]));
+    if (!row[1].is_null()) loss.loss = number_at(object, "losses", index, row[1]);
+    if (index > 0 && loss.step <= train.losses.back().step) {
+      object.fail(str("losses[", index, "]: expected a step after ", train.losses.back().step, ", got ", loss.step));
+    }
+    train.losses.push_back(loss);
+  }
+  return train;
+}
+
+Run read_run(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  Run run;
+  run.encoding = object.get<std::string>("encoding");
+  if (run.encoding.empty()) object.fail("encoding: expected an expression, got an empty text");
+  run.seed = read_count(object, "seed", 0);
+  run.status = read_status(object);
+  run.reason = object.get<std::string>("reason", "");
+  run.parameters = object.get<std::optional<std::int64_t>>("parameters", std::nullopt);
+  if (object.has("train")) run.train = read_train(object.get<Json>("train"), str(source, ".train"));
+  run.peak_memory_bytes = read_measure(object, "peak_memory_bytes");
+  run.decode_tokens_per_second = read_measure(object, "decode_tokens_per_second");
+  for (const Json& item : read_list(object, "eval")) {
+    run.eval.push_back(read_eval(item, str(source, ".eval[", run.eval.size(), ']')));
+  }
+  return run;
+}
+
+SummaryRow read_summary(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  SummaryRow row;
+  row.encoding = object.get<std::string>("encoding");
+  row.task = object.get<std::string>("task");
+  row.length = read_count(object, "length", 1);
+  row.metric = object.get<std::string>("metric");
+  row.mean = read_finite(object, "mean");
+  row.sd = read_measure(object, "sd");
+  row.n = read_count(object, "n", 0);
+  if (object.has("difference_to_best")) {
+    JsonObject difference = object.object("difference_to_best");
+    row.difference_to_best = Interval{difference.get<double>("mean"),
+                                      difference.get<std::optional<double>>("low", std::nullopt),
+                                      difference.get<std::optional<double>>("high", std::nullopt)};
+  }
+  return row;
+}
+
+Effect read_effect(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  Effect effect;
+  effect.encoding = object.get<std::string>("encoding");
+  const auto kind = object.get<std::string>("kind");
+  if (kind == "none") {
+    effect.kind = Effect::Kind::none;
+  } else if (kind == "bias") {
+    effect.kind = Effect::Kind::bias;
+  } else if (kind == "rotation") {
+    effect.kind = Effect::Kind::rotation;
+  } else if (kind == "content") {
+    effect.kind = Effect::Kind::content;
+  } else {
+    object.fail(str("kind: expected none, bias, rotation or content, got '", kind, "'"));
+  }
+  for (const Json& distance : read_list(object, "distances")) {
+    effect.distances.push_back(number_at(object, "distances", effect.distances.size(), distance));
+  }
+  for (const Json& row : read_list(object, "per_head")) {
+    const std::size_t head = effect.per_head.size();
+    expect_row(object, "per_head", head, row, effect.distances.size());
+    std::vector<std::optional<double>> values;
+    for (const Json& value : row) {
+      values.push_back(value.is_null() ? std::nullopt : std::optional(number_at(object, "per_head", head, value)));
+    }
+    effect.per_head.push_back(std::move(values));
+  }
+  effect.note = object.get<std::string>("note", "");
+  return effect;
+}
+
+/// What must hold between runs: each once, each evaluation once, the same windows everywhere.
+void check_runs(const std::vector<Run>& runs, const std::string& source) {
+  std::set<std::pair<std::string, std::int64_t>> seen;
+  std::map<std::pair<std::string, std::int64_t>, std::size_t> windows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    if (!seen.insert({run.encoding, run.seed}).second) {
+      throw Error(str(source, ": runs[", i, "]: expected each encoding and seed once, got '", run.encoding, "' with seed ",
+                      run.seed, " again"));
+    }
+    std::set<std::pair<std::string, std::int64_t>> evaluated;
+    for (std::size_t j = 0; j < run.eval.size(); ++j) {
+      const Eval& eval = run.eval[j];
+      const auto key = std::make_pair(eval.task, eval.length);
+      if (!evaluated.insert(key).second) {
+        throw Error(str(source, ": runs[", i, "].eval[", j, "]: expected each task and length once, got '", eval.task,
+                        "' at ", eval.length, " again"));
+      }
+      if (eval.windows.empty()) continue;
+      const auto [place, added] = windows.emplace(key, eval.windows.size());
+      if (!added && place->second != eval.windows.size()) {
+        throw Error(str(source, ": runs[", i, "].eval[", j, "].windows: expected ", place->second,
+                        " losses as in the other runs at length ", eval.length, ", got ", eval.windows.size()));
+      }
+    }
+  }
+}
+
+Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+const char* status_name(Status status) {
+  switch (status) {
+    case Status::ok: return "ok";
+    case Status::refused: return "refused";
+    case Status::failed: return "failed";
+  }
+  return "failed";
+}
+
+Results parse_results(const Json& document, const std::string& source) {
+  JsonObject object(document, source, Blame::data);
+  const auto format = object.get<std::string>("format");
+  if (format != "torsor-results-1") object.fail(str("format: expected torsor-results-1, got '", format, "'"));
+  Results results;
+  results.document = document;
+  for (const auto& [key, place] : {std::pair("config", &results.config), std::pair("machine", &results.machine)}) {
+    *place = object.get<Json>(key, Json::object());
+    if (!place->is_object()) object.fail(str(key, ": expected an object, got ", place->type_name()));
+  }
+  if (!object.get<Json>("runs").is_array()) object.fail("runs: expected a list");
+  for (const Json& run : read_list(object, "runs")) {
+    results.runs.push_back(read_run(run, str(source, ": runs[", results.runs.size(), ']')));
+  }
+  check_runs(results.runs, source);
+  for (const Json& row : read_list(object, "summary")) {
+    results.summary.push_back(read_summary(row, str(source, ": summary[", results.summary.size(), ']')));
+  }
+  results.verdict = object.get<std::vector<std::string>>("verdict", {});
+  for (const Json& effect : read_list(object, "effects")) {
+    results.effects.push_back(read_effect(effect, str(source, ": effects[", results.effects.size(), ']')));
+  }
+  results.published = object.get<std::vector<std::string>>("published", {});
+  return results;
+}
+
+Results read_results(const std::string& path) { return parse_results(read_json(path), path); }
+
+Json to_json(const Results& results) {
+  Json document = results.document;
+  Json summary = Json::array();
+  for (const SummaryRow& row : results.summary) {
+    Json item = {{"encoding", row.encoding}, {"task", row.task}, {"length", row.length}, {"metric", row.metric},
+                 {"mean", optional_number(row.mean)}, {"sd", optional_number(row.sd)}, {"n", row.n}};
+    item["difference_to_best"] = nullptr;
+    if (const auto& difference = row.difference_to_best) {
+      item["difference_to_best"] = {{"mean", difference->mean}, {"low", optional_number(difference->low)},
+                                    {"high", optional_number(difference->high)}};
+    }
+    summary.push_back(std::move(item));
+  }
+  document["summary"] = std::move(summary);
+  document["verdict"] = results.verdict;
+  return document;
+}
+
+std::int64_t training_length(const Results& results) {
+  if (const auto found = results.config.find("length"); found != results.config.end() && found->is_number()) {
+    return found->get<std::int64_t>();
+  }
+  std::int64_t shortest = 0;
+  for (const Run& run : results.runs) {
+    for (const Eval& eval : run.eval) shortest = shortest == 0 ? eval.length : std::min(shortest, eval.length);
+  }
+  return shortest;
+}
+
+std::vector<std::string> encodings_of(const Results& results) {
+  std::vector<std::string> names;
+  for (const Run& run : results.runs) append_new(names, run.encoding);
+  return names;
+}
+
+std::vector<std::string> tasks_of(const Results& results) {
+  std::vector<std::string> tasks;
+  for (const Run& run : results.runs) {
+    for (const Eval& eval : run.eval) append_new(tasks, eval.task);
+  }
+  return tasks;
+}
+
+std::vector<std::int64_t> seeds_of(const Results& results) {
+  std::vector<std::int64_t> seeds;
+  for (const Run& run : results.runs) append_new(seeds, run.seed);
+  return seeds;
+}
+
+std::vector<std::int64_t> lengths_of(const Results& results, const std::string& task) {
+  std::set<std::int64_t> lengths;
+  for (const Run& run : results.runs) {
+    for (const Eval& eval : run.eval) {
+      if (eval.task == task) lengths.insert(eval.length);
+    }
+  }
+  return {lengths.begin(), lengths.end()};
+}
+
+std::string base_encoding(const Results& results) {
+  const std::vector<std::string> names = encodings_of(results);
+  if (std::find(names.begin(), names.end(), "none") != names.end()) return "none";
+  return names.empty() ? std::string() : names.front();
+}
+
+const Eval* find_eval(const Run& run, const std::string& task, std::int64_t length) {
+  for (const Eval& eval : run.eval) {
+    if (eval.length == length && eval.task == task) return &eval;
+  }
+  return nullptr;
+}
+
+const SummaryRow* find_summary(const Results& results, const std::string& encoding, const std::string& task,
+                               std::int64_t length, const std::string& metric) {
+  for (const SummaryRow& row : results.summary) {
+    if (row.length == length && row.encoding == encoding && row.task == task && row.metric == metric) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace torsor::report
