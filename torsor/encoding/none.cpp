@@ -25,7 +25,7 @@ NameInfo none_name() {
   info.summary = "no positional encoding: only the causal mask tells order";
   info.formula = "logit = scale * q.k";
   info.source = "Haviv et al. 2022 (arXiv 2203.16634)";
-  info.page = "none.md";
+  info.page = "none";
   info.alone = true;
   info.make = [](MakeRequest& request) { return std::make_unique<None>(request.dimensions); };
   return info;

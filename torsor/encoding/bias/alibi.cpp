@@ -86,21 +86,22 @@ NameInfo alibi_name() {
   info.summary = "a penalty that grows in a straight line with the distance, a slope a head";
   info.formula = "b = -slope_h * |p_q - p_k|;  slope_h = 2^(-max_exponent (h + 1) / H) for H a power of two";
   info.source = "Press, Smith, Lewis 2022 (arXiv 2108.12409), section 3";
-  info.page = "alibi.md";
-  KeyInfo max_exponent;
-  max_exponent.name = "max_exponent";
-  max_exponent.type = KeyInfo::Type::Number;
-  max_exponent.fallback = 8.0;  // the paper's 8
-  max_exponent.about = "the last head's slope is 2^-max_exponent";
-  max_exponent.low = 0;
-  max_exponent.open_low = true;
-  max_exponent.high = 126;  // 2^-126 is float32's smallest normal number
-  KeyInfo learn;
-  learn.name = "learn";
-  learn.type = KeyInfo::Type::Boolean;
-  learn.fallback = false;
-  learn.about = "train the slopes, starting at the formula's values";
-  info.keys = {max_exponent, learn};
+  info.page = "alibi";
+  info.keys = {
+      {.name = "max_exponent",
+       .type = KeyInfo::Type::Number,
+       .fallback = 8.0,  // the paper's
+       .about = "the last head's slope is 2^-max_exponent",
+       .words = {},
+       .low = 0,
+       .high = 126,  // 2^-126 is the smallest normal float32
+       .open_low = true},
+      {.name = "learn",
+       .type = KeyInfo::Type::Boolean,
+       .fallback = false,
+       .about = "train the slopes, starting at the formula's values",
+       .words = {}},
+  };
   info.make = [](MakeRequest& request) {
     return std::make_unique<Alibi>(request.dimensions, request.prefix, request.settings.number("max_exponent"),
                                    request.settings.boolean("learn"));

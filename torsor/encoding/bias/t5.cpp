@@ -78,15 +78,6 @@ class T5 : public Encoding {
   bool shared_;
 };
 
-KeyInfo key(std::string name, KeyInfo::Type type, Value fallback, std::string about) {
-  KeyInfo info;
-  info.name = std::move(name);
-  info.type = type;
-  info.fallback = std::move(fallback);
-  info.about = std::move(about);
-  return info;
-}
-
 }  // namespace
 
 NameInfo t5_name() {
@@ -97,19 +88,38 @@ NameInfo t5_name() {
       "b = table[bucket(n)][h], n = p_q - p_k;  e = buckets/2;  n < e: n, else e + floor(ln(n/e) / ln(max_distance/e) * "
       "(buckets - e)), at most buckets - 1";
   info.source = "Raffel et al. 2020 (arXiv 1910.10683), section 2.1";
-  info.page = "t5.md";
-  KeyInfo buckets = key("buckets", KeyInfo::Type::Integer, 32.0, "rows of the table");
-  buckets.low = 2;
-  buckets.high = 65536;
-  KeyInfo max_distance = key("max_distance", KeyInfo::Type::Integer, 128.0, "distance, in tokens, at which the last row begins");
-  max_distance.low = 2;
-  max_distance.high = kFarLogDistance;
-  KeyInfo far = key("far", KeyInfo::Type::Word, std::string("clamp"),
-                    "past max_distance: clamp = all share the last row; wrap = modulo max_distance; log = rows spread to 2^20");
-  far.words = {"clamp", "wrap", "log"};
-  info.keys = {buckets, max_distance,
-               key("bidirectional", KeyInfo::Type::Boolean, false, "half of the rows for keys after the query"), far,
-               key("shared", KeyInfo::Type::Boolean, false, "one table for all layers instead of one a layer")};
+  info.page = "t5";
+  info.keys = {
+      {.name = "buckets",
+       .type = KeyInfo::Type::Integer,
+       .fallback = 32.0,
+       .about = "rows of the table",
+       .words = {},
+       .low = 2,
+       .high = 65536},
+      {.name = "max_distance",
+       .type = KeyInfo::Type::Integer,
+       .fallback = 128.0,
+       .about = "distance in tokens from which far=clamp tells nothing apart and far=wrap starts again (far=log ignores it)",
+       .words = {},
+       .low = 2,
+       .high = kFarLogDistance},
+      {.name = "bidirectional",
+       .type = KeyInfo::Type::Boolean,
+       .fallback = false,
+       .about = "half of the rows for keys before the query, half for keys after it",
+       .words = {}},
+      {.name = "far",
+       .type = KeyInfo::Type::Word,
+       .fallback = std::string("clamp"),
+       .about = "far distances: clamp = the last row, wrap = modulo max_distance, log = rows spread up to 2^20",
+       .words = {"clamp", "wrap", "log"}},
+      {.name = "shared",
+       .type = KeyInfo::Type::Boolean,
+       .fallback = false,
+       .about = "one table for all layers, not one a layer",
+       .words = {}},
+  };
   info.make = [](MakeRequest& request) {
     const Settings& settings = request.settings;
     Buckets rule;
