@@ -13,9 +13,9 @@
 namespace torsor {
 namespace {
 
-constexpr const char* kFirst = "first_moment.";
-constexpr const char* kSecond = "second_moment.";
-constexpr const char* kCount = "updates.";
+constexpr const char* first_prefix = "first_moment.";
+constexpr const char* second_prefix = "second_moment.";
+constexpr const char* count_prefix = "updates.";
 
 void check_parameter(const NamedParameter& parameter) {
   const at::Tensor& tensor = parameter.tensor;
@@ -78,8 +78,7 @@ double AdamW::clip_gradients(double limit) {
   if (!(limit > 0)) throw UsageError(str("clip_norm must be above 0, got ", limit));
   const at::NoGradGuard no_grad;
   // One list for each device and type: what the multi-tensor operators ask for.
-  std::map<std::pair<at::Device, at::ScalarType>, std::vector<at::Tensor>,
-           decltype([](const auto& a, const auto& b) {
+  std::map<std::pair<at::Device, at::ScalarType>, std::vector<at::Tensor>, decltype([](const auto& a, const auto& b) {
              return std::tuple(a.first.type(), a.first.index(), a.second) <
                     std::tuple(b.first.type(), b.first.index(), b.second);
            })>
@@ -148,9 +147,9 @@ void AdamW::update(double learning_rate) {
 std::map<std::string, at::Tensor> AdamW::state() const {
   std::map<std::string, at::Tensor> result;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    result.emplace(kFirst + parameters_[i].name, first_[i]);
-    result.emplace(kSecond + parameters_[i].name, second_[i]);
-    result.emplace(kCount + parameters_[i].name, counts_[i]);
+    result.emplace(first_prefix + parameters_[i].name, first_[i]);
+    result.emplace(second_prefix + parameters_[i].name, second_[i]);
+    result.emplace(count_prefix + parameters_[i].name, counts_[i]);
   }
   return result;
 }

@@ -12,9 +12,9 @@ namespace torsor {
 
 /// A tensor that is trained.
 struct NamedParameter {
-  std::string name;    ///< unique within a run; the name in state files
-  at::Tensor tensor;   ///< contiguous leaf that requires a gradient, float32 or float64, on any device
-  bool decay = true;   ///< whether weight decay applies; not for norms, biases and positional scalars
+  std::string name;   ///< unique within a run; the name in state files
+  at::Tensor tensor;  ///< contiguous leaf that requires a gradient, float32 or float64, on any device
+  bool decay = true;  ///< whether weight decay applies; not for norms, biases and positional scalars
 };
 
 /// Constants of AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019).

@@ -11,7 +11,7 @@
 namespace torsor {
 namespace {
 
-constexpr std::pair<Dtype, at::ScalarType> kTypes[] = {
+constexpr std::pair<Dtype, at::ScalarType> types[] = {
     {Dtype::Bool, at::kBool},
     {Dtype::U8, at::kByte},
     {Dtype::I8, at::kChar},
@@ -62,14 +62,14 @@ at::Tensor copy_entry(const SafetensorsEntry& entry) {
 }  // namespace
 
 at::ScalarType scalar_type_of(Dtype dtype) {
-  for (const auto& [ours, theirs] : kTypes) {
+  for (const auto& [ours, theirs] : types) {
     if (ours == dtype) return theirs;
   }
   throw Error(str("no tensor type stands for the element type ", dtype_name(dtype)));
 }
 
 Dtype dtype_of(at::ScalarType type) {
-  for (const auto& [ours, theirs] : kTypes) {
+  for (const auto& [ours, theirs] : types) {
     if (theirs == type) return ours;
   }
   throw Error(str("tensors of type ", type_text(type), " cannot be kept in a safetensors file"));
@@ -122,8 +122,8 @@ const at::Tensor& find_tensor(const std::map<std::string, at::Tensor>& tensors, 
   }
   const at::Tensor& tensor = found->second;
   if (tensor.scalar_type() != like.scalar_type() || tensor.sizes() != like.sizes()) {
-    throw Error(str(source, ": tensor '", name, "' must be ", describe_tensor(like), ", found ",
-                    describe_tensor(tensor)));
+    throw Error(
+        str(source, ": tensor '", name, "' must be ", describe_tensor(like), ", found ", describe_tensor(tensor)));
   }
   return tensor;
 }
