@@ -170,14 +170,14 @@ class Encoding {
 
   /// 5. Values that attention averages along, and the state after the layer (run after the MLP).
   virtual std::optional<Carried> carried(const Question&) const { return std::nullopt; }
-  /// `averages` (B, Hw, T, Dw), `mlp_output` (B, T, C). Returns the next state; undefined = no state.
+  /// `averages` (B, Hq, T, Dw), `mlp_output` (B, T, C). Returns the next state; undefined = no state.
   virtual at::Tensor after_layer(const Question&, const at::Tensor& /*averages*/, const at::Tensor& /*mlp_output*/) const {
     return {};
   }
 
   /// 6. What a cache keeps of a layer, and what it can do.
   virtual CacheContract cache(std::int64_t /*layer*/) const { return {}; }
-  /// Per-token tensors of the arriving tokens that later questions read back under `kept`, for all keys; `state` is the
+  /// Per-token tensors, token axis 2 (B, heads, tokens, ...), of the arriving tokens that later questions read back under `kept`, for all keys; `state` is the
   /// encoding's own running float64 state of each row (running sums), read and advanced here.
   virtual NamedTensors arrive(const Question&, NamedTensors& /*state*/) const { return {}; }
 

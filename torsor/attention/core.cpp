@@ -1,0 +1,425 @@
+#include "torsor/attention/core.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "torsor/attention/evaluate.h"
+#include "torsor/attention/moves.h"
+#include "torsor/base/error.h"
+
+namespace torsor {
+namespace {
+
+// Numbers in one block of logits (16 MiB of float32): large enough for the matrix product, small enough for the cache of
+// a server core to matter. Measured flat between 2^20 and 2^23 on the compare model.
+constexpr std::int64_t kBlockNumbers = std::int64_t{1} << 22;
+// Above this many logits the backward pass recomputes blocks instead of keeping them (512 MiB of float32 a layer).
+constexpr std::int64_t kKeptNumbers = std::int64_t{1} << 27;
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+/// Calls `f` on every tensor of a call that a gradient may flow through.
+template <class F>
+void visit_tensors(CoreInput& input, const F& f);
+
+template <class F>
+void visit_form(BiasForm& bias, const F& f) {
+  std::visit(
+      [&](auto& form) {
+        using Form = std::decay_t<decltype(form)>;
+        if constexpr (std::is_same_v<Form, LinearForm>) {
+          f(form.slope);
+        } else if constexpr (std::is_same_v<Form, TableForm>) {
+          f(form.table);
+        } else if constexpr (std::is_same_v<Form, LogForm> || std::is_same_v<Form, PowerForm>) {
+          f(form.r1), f(form.r2);
+        } else if constexpr (std::is_same_v<Form, CosineForm>) {
+          f(form.frequency), f(form.weight);
+        } else if constexpr (std::is_same_v<Form, PiecewiseForm>) {
+          f(form.w1), f(form.b1), f(form.w2), f(form.b2), f(form.c), f(form.mu);
+        } else if constexpr (std::is_same_v<Form, PotentialForm> || std::is_same_v<Form, ProductForm>) {
+          f(form.query), f(form.key);
+        } else if constexpr (std::is_same_v<Form, GatedForm>) {
+          f(form.omega), f(form.query), f(form.key);
+        } else if constexpr (std::is_same_v<Form, PathForm>) {
+          f(form.query), f(form.key), f(form.alpha);
+        } else if constexpr (std::is_same_v<Form, ContentForm>) {
+          f(form.query), f(form.table);
+        } else {
+          static_assert(std::is_same_v<Form, FactorForm>);
+          auto base = std::make_shared<BiasForm>(*form.base);
+          visit_form(*base, f);
+          form.base = base;
+          f(form.left), f(form.right), f(form.beta);
+        }
+      },
+      bias.form);
+}
+
+template <class F>
+void visit_tensors(CoreInput& input, const F& f) {
+  f(input.q), f(input.k), f(input.v);
+  for (LogitScale& scale : input.logit_scales) f(scale.query);
+  for (Decay& decay : input.decays) f(decay.rate);
+  for (BiasForm& bias : input.biases) visit_form(bias, f);
+  if (input.carried) f(input.carried->values);
+}
+
+at::ScalarType compute_dtype(const at::Tensor& q) { return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+/// The visible pairs of a block: (B|1, 1, queries, keys) bool.
+at::Tensor visible_pairs(const CoreInput& input, std::int64_t first_query, std::int64_t queries, std::int64_t first_key,
+                         std::int64_t keys) {
+  const Mask& mask = input.mask;
+  const auto options = input.q.options().dtype(at::kLong);
+  const std::int64_t tq = input.q.size(2), tk = input.k.size(2);
+  const at::Tensor j = at::arange(first_key, first_key + keys, options).view({1, 1, keys});
+  at::Tensor offset;  // (B|1, 1, 1)
+  if (mask.offsets.defined()) offset = mask.offsets.view({-1, 1, 1});
+  else if (mask.key_lengths.defined()) offset = (mask.key_lengths - tq).view({-1, 1, 1});
+  else offset = at::full({1, 1, 1}, tk - tq, options);
+  const at::Tensor i = at::arange(first_query, first_query + queries, options).view({1, queries, 1}) + offset;
+  at::Tensor visible = at::ones({1, queries, keys}, options.dtype(at::kBool));
+  if (mask.causal) visible = visible.logical_and(j.le(i));
+  if (mask.window) {
+    visible = visible.logical_and((i - j).lt(*mask.window));
+    if (!mask.causal) visible = visible.logical_and((j - i).lt(*mask.window));
+  }
+  if (mask.key_lengths.defined()) visible = visible.logical_and(j.lt(mask.key_lengths.view({-1, 1, 1})));
+  if (mask.query_documents.defined()) {
+    const at::Tensor of_query = mask.query_documents.narrow(1, first_query, queries).unsqueeze(-1);
+    const at::Tensor of_key = mask.key_documents.narrow(1, first_key, keys).unsqueeze(-2);
+    visible = visible.logical_and(of_query.eq(of_key)).logical_and(of_query.ne(-1));
+  }
+  return visible.unsqueeze(1);
+}
+
+/// x (B, Hq, T, D) against y (B, Hk, S, D): (B, Hq, T, S) without repeating the key heads.
+at::Tensor grouped_product(const at::Tensor& x, const at::Tensor& y) {
+  const std::int64_t batch = x.size(0), heads = x.size(1), t = x.size(2), d = x.size(3);
+  const std::int64_t key_heads = y.size(1), group = heads / key_heads;
+  const at::Tensor left = x.reshape({batch * key_heads, group * t, d});
+  const at::Tensor right = y.reshape({batch * key_heads, y.size(2), d});
+  return at::bmm(left, right.transpose(1, 2)).view({batch, heads, t, y.size(2)});
+}
+
+/// weights (B, Hq, T, S) on values (B|1, Hw, S, E) with Hw in {1, divisor of Hq}: (B, Hq, T, E).
+at::Tensor grouped_average(const at::Tensor& weights, const at::Tensor& values) {
+  const std::int64_t batch = weights.size(0), heads = weights.size(1), t = weights.size(2), s = weights.size(3);
+  const std::int64_t value_heads = values.size(1), group = heads / value_heads;
+  const at::Tensor left = weights.reshape({batch * value_heads, group * t, s});
+  const at::Tensor right = values.expand({batch, value_heads, s, values.size(3)}).reshape({batch * value_heads, s, values.size(3)});
+  return at::bmm(left, right).view({batch, heads, t, values.size(3)});
+}
+
+at::Tensor add_to_heads(const at::Tensor& sum, const at::Tensor& part, const HeadRange& heads, std::int64_t all_heads) {
+  at::Tensor placed = part;
+  if (heads.size() != all_heads) {
+    std::vector<std::int64_t> shape = part.sizes().vec();
+    std::vector<at::Tensor> pieces;
+    const auto zeros = [&](std::int64_t count) {
+      shape[1] = count;
+      return at::zeros(shape, part.options());
+    };
+    if (heads.begin > 0) pieces.push_back(zeros(heads.begin));
+    pieces.push_back(part.size(1) == heads.size() ? part : part.expand({-1, heads.size(), -1, -1}));
+    if (heads.end < all_heads) pieces.push_back(zeros(all_heads - heads.end));
+    placed = at::cat(pieces, 1);
+  }
+  return sum.defined() ? sum + placed : placed;
+}
+
+at::Tensor heads_factor(const LogitScale& scale, std::int64_t first_query, std::int64_t queries, std::int64_t all_heads,
+                        at::ScalarType dtype) {
+  const at::Tensor own = scale.query.narrow(1, first_query, queries).to(dtype).unsqueeze(1).unsqueeze(-1);
+  if (scale.heads.size() == all_heads) return own;
+  std::vector<at::Tensor> pieces;
+  if (scale.heads.begin > 0) pieces.push_back(at::ones_like(own).expand({-1, scale.heads.begin, -1, -1}));
+  pieces.push_back(own.expand({-1, scale.heads.size(), -1, -1}));
+  if (scale.heads.end < all_heads) pieces.push_back(at::ones_like(own).expand({-1, all_heads - scale.heads.end, -1, -1}));
+  return at::cat(pieces, 1);
+}
+
+/// Entries that are not finite, cleaned so that they cannot reach a row that does not see them (0 * NaN is NaN in a
+/// matrix product), and where they were.
+struct Cleaned {
+  at::Tensor values;
+  at::Tensor bad;  ///< undefined when everything is finite
+};
+
+Cleaned clean(const at::Tensor& tensor) {
+  const at::Tensor finite = at::isfinite(tensor);
+  if (finite.all().item<bool>()) return {tensor, {}};
+  const at::Tensor bad = finite.logical_not();
+  return {tensor.masked_fill(bad, 0), bad};
+}
+
+/// NaN where a row sees an entry that was not finite: what the plain sum would have given.
+at::Tensor poison(const at::Tensor& result, const at::Tensor& seen, const at::Tensor& bad) {
+  const at::Tensor weights = seen.expand({bad.size(0), result.size(1), seen.size(2), seen.size(3)}).to(result.scalar_type());
+  const at::Tensor hits = grouped_average(weights, bad.to(result.scalar_type()));
+  return result.masked_fill(hits.gt(0).expand_as(result), std::numeric_limits<double>::quiet_NaN());
+}
+
+struct Span {
+  std::int64_t first = 0, count = 0;
+};
+
+/// Keys that any query of the block may see, judged by index alone.
+Span keys_of_block(const CoreInput& input, std::int64_t first_query, std::int64_t queries) {
+  const std::int64_t tq = input.q.size(2), tk = input.k.size(2);
+  const Mask& mask = input.mask;
+  if (!mask.causal || mask.offsets.defined() || mask.key_lengths.defined()) return {0, tk};
+  const std::int64_t end = std::clamp<std::int64_t>(tk - tq + first_query + queries, 0, tk);
+  std::int64_t first = 0;
+  if (mask.window) first = std::clamp<std::int64_t>(tk - tq + first_query - *mask.window + 1, 0, end);
+  return {first, end - first};
+}
+
+struct BlockResult {
+  at::Tensor out, lse, averages;
+};
+
+BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::int64_t queries) {
+  const at::ScalarType dtype = compute_dtype(input.q);
+  const std::int64_t all_heads = input.q.size(1), batch = input.q.size(0);
+  const Span span = keys_of_block(input, first_query, queries);
+  const auto options = input.q.options().dtype(dtype);
+
+  Block block;
+  block.first_query = first_query;
+  block.queries = queries;
+  block.first_key = span.first;
+  block.keys = span.count;
+  block.query_positions = input.query_positions.narrow(1, first_query, queries);
+  block.key_positions = input.key_positions.narrow(1, span.first, span.count);
+  block.dtype = dtype;
+  block.group = all_heads / input.k.size(1);
+
+  if (span.count == 0) {
+    BlockResult nothing;
+    nothing.out = at::zeros({batch, all_heads, queries, input.v.size(3)}, options);
+    nothing.lse = at::full({batch, all_heads, queries}, kMinusInfinity, options);
+    if (input.carried)
+      nothing.averages = at::zeros({batch, input.carried->values.size(1), queries, input.carried->values.size(3)}, options);
+    return nothing;
+  }
+
+  block.visible = visible_pairs(input, first_query, queries, span.first, span.count);
+  const at::Tensor masked = block.visible.logical_not();
+  const at::Tensor sees_something = block.visible.any(-1, true);
+  const bool all_see = sees_something.all().item<bool>();
+
+  at::Tensor q = input.q.narrow(2, first_query, queries).to(dtype);
+  const Cleaned k = clean(input.k.narrow(2, span.first, span.count).to(dtype));
+  const Cleaned v = clean(input.v.narrow(2, span.first, span.count).to(dtype));
+  // A query that sees nothing must not reach the gradient of a key through 0 * NaN.
+  if (!all_see) q = q.masked_fill(sees_something.logical_not(), 0);
+  at::Tensor keys = k.values;
+  if (!input.decays.empty()) {
+    const at::Tensor centre = std::get<0>(block.query_positions.min(1, true));
+    q = apply_decays(q, input.decays, block.query_positions - centre, Role::Query, block.group);
+    keys = apply_decays(keys, input.decays, centre - block.key_positions, Role::Key, block.group);
+  }
+  q = q * input.scale;
+  for (const LogitScale& scale : input.logit_scales) q = q * heads_factor(scale, first_query, queries, all_heads, dtype);
+
+  at::Tensor bias;
+  for (const BiasForm& form : input.biases)
+    if (!std::holds_alternative<ContentForm>(form.form))
+      bias = add_to_heads(bias, evaluate_form(form, block), form.heads, all_heads);
+
+  at::Tensor logits = grouped_product(q, keys);
+  // One pass over the large tensor: the mask travels inside the bias where that is one row for the whole batch.
+  if (bias.defined() && bias.size(0) == 1 && masked.size(0) == 1) {
+    logits = logits + bias.masked_fill(masked, kMinusInfinity);
+  } else {
+    if (bias.defined()) logits = logits + bias;
+    logits = logits.masked_fill(masked, kMinusInfinity);
+  }
+  for (const BiasForm& form : input.biases) {
+    const ContentForm* content = std::get_if<ContentForm>(&form.form);
+    if (!content) continue;
+    const at::Tensor own = logits.narrow(1, form.heads.begin, form.heads.size());
+    logits = add_to_heads(logits, evaluate_content(*content, own, block), form.heads, all_heads);
+  }
+
+  BlockResult result;
+  at::Tensor weights;
+  if (all_see) {
+    weights = at::softmax(logits, -1);
+    if (input.need_lse) result.lse = at::logsumexp(logits, -1);
+  } else {
+    const at::Tensor blind = sees_something.logical_not();
+    const at::Tensor safe = logits.masked_fill(blind, 0);
+    weights = at::softmax(safe, -1).masked_fill(blind, 0);
+    if (input.need_lse) result.lse = at::logsumexp(safe, -1).masked_fill(blind.squeeze(-1), kMinusInfinity);
+  }
+  result.out = grouped_average(weights, v.values);
+  if (v.bad.defined()) result.out = poison(result.out, block.visible, v.bad);
+  if (k.bad.defined()) result.out = poison(result.out, block.visible, k.bad.any(-1, true).expand({-1, -1, -1, result.out.size(3)}));
+  if (input.carried) {
+    const at::Tensor values = input.carried->values.narrow(2, span.first, span.count).to(dtype);
+    at::Tensor averages = grouped_average(weights, values);
+    result.averages = averages;
+  }
+  return result;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Blocks that are recomputed in the backward pass
+
+/// A call and a block of it; the node's tensor inputs replace the call's own tensors in visiting order.
+struct BlockCall {
+  CoreInput input;
+  std::int64_t first_query = 0, queries = 0;
+};
+
+std::vector<at::Tensor> gather_tensors(CoreInput& input) {
+  std::vector<at::Tensor> tensors;
+  visit_tensors(input, [&](at::Tensor& tensor) {
+    if (tensor.defined()) tensors.push_back(tensor);
+  });
+  return tensors;
+}
+
+void scatter_tensors(CoreInput& input, const std::vector<at::Tensor>& tensors) {
+  std::size_t next = 0;
+  visit_tensors(input, [&](at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensors[next++];
+  });
+}
+
+struct RecomputedBlock : public torch::autograd::Function<RecomputedBlock> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                std::shared_ptr<BlockCall> call, at::TensorList tensors) {
+    at::NoGradGuard no_grad;
+    BlockCall own = *call;
+    scatter_tensors(own.input, tensors.vec());
+    BlockResult result = attend_block(own.input, own.first_query, own.queries);
+    context->save_for_backward(tensors.vec());
+    // The tensors live in save_for_backward alone: a second hold would keep the graph alive in a cycle.
+    scatter_tensors(own.input, std::vector<at::Tensor>(tensors.size(), at::empty({0})));
+    context->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(std::move(own)));
+    torch::autograd::variable_list outputs = {result.out};
+    if (result.lse.defined()) outputs.push_back(result.lse);
+    if (result.averages.defined()) outputs.push_back(result.averages);
+    return outputs;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    BlockCall call = static_cast<Holder*>(context->saved_data["call"].toCapsule().get())->call;
+    torch::autograd::variable_list detached, wanted;
+    std::vector<std::size_t> places;
+    for (std::size_t n = 0; n < saved.size(); ++n) {
+      at::Tensor copy = saved[n].detach();
+      if (saved[n].requires_grad() && copy.is_floating_point()) {
+        copy.requires_grad_(true);
+        wanted.push_back(copy);
+        places.push_back(n);
+      }
+      detached.push_back(copy);
+    }
+    torch::autograd::variable_list result(saved.size() + 1);
+    {
+      at::AutoGradMode with_grad(true);
+      scatter_tensors(call.input, detached);
+      const BlockResult again = attend_block(call.input, call.first_query, call.queries);
+      torch::autograd::variable_list outputs, output_gradients;
+      const at::Tensor all[] = {again.out, again.lse, again.averages};
+      std::size_t next = 0;
+      for (const at::Tensor& one : all) {
+        if (!one.defined()) continue;
+        if (gradients[next].defined() && one.requires_grad()) {
+          outputs.push_back(one);
+          output_gradients.push_back(gradients[next]);
+        }
+        ++next;
+      }
+      if (!outputs.empty() && !wanted.empty()) {
+        const auto found = torch::autograd::grad(outputs, wanted, output_gradients, false, false, true);
+        for (std::size_t n = 0; n < places.size(); ++n) result[places[n] + 1] = found[n];
+      }
+    }
+    return result;
+  }
+
+  struct Holder : public torch::CustomClassHolder {
+    explicit Holder(BlockCall held) : call(std::move(held)) {}
+    BlockCall call;
+  };
+};
+
+BlockResult recomputed_block(const CoreInput& input, std::int64_t first_query, std::int64_t queries) {
+  auto call = std::make_shared<BlockCall>(BlockCall{input, first_query, queries});
+  const std::vector<at::Tensor> tensors = gather_tensors(call->input);
+  scatter_tensors(call->input, std::vector<at::Tensor>(tensors.size(), at::empty({0})));
+  const auto outputs = RecomputedBlock::apply(call, at::TensorList(tensors));
+  BlockResult result;
+  std::size_t next = 0;
+  result.out = outputs[next++];
+  if (input.need_lse) result.lse = outputs[next++];
+  if (input.carried) result.averages = outputs[next++];
+  return result;
+}
+
+/// Numbers that one pair costs at the widest moment of its evaluation, relative to its logit.
+std::int64_t numbers_per_pair(const CoreInput& input) {
+  std::int64_t most = 1;
+  for (const BiasForm& bias : input.biases)
+    if (const PiecewiseForm* form = std::get_if<PiecewiseForm>(&bias.form)) most = std::max(most, form->w1.size(0) / 4);
+  return most;
+}
+
+}  // namespace
+
+Attended reference_attention(const CoreInput& input) {
+  const std::int64_t batch = input.q.size(0), heads = input.q.size(1), tq = input.q.size(2), tk = input.k.size(2);
+  const std::int64_t row = std::max<std::int64_t>(1, batch * heads * tk);
+  const std::int64_t block = std::clamp<std::int64_t>(kBlockNumbers / row / numbers_per_pair(input), 1, std::max<std::int64_t>(tq, 1));
+  const bool recompute = at::GradMode::is_enabled() && row * tq > kKeptNumbers;
+  std::vector<at::Tensor> outs, lses, averages;
+  std::int64_t first = 0;
+  do {
+    const std::int64_t queries = std::min(block, tq - first);
+    const BlockResult one = recompute ? recomputed_block(input, first, queries) : attend_block(input, first, queries);
+    outs.push_back(one.out);
+    if (one.lse.defined()) lses.push_back(one.lse);
+    if (one.averages.defined()) averages.push_back(one.averages);
+    first += queries;
+  } while (first < tq);
+  const auto joined = [](const std::vector<at::Tensor>& parts) {
+    return parts.empty() ? at::Tensor() : parts.size() == 1 ? parts.front() : at::cat(parts, 2);
+  };
+  Attended result;
+  result.out = joined(outs).to(input.q.scalar_type());
+  result.lse = joined(lses);
+  result.averages = joined(averages);
+  return result;
+}
+
+bool plain_attention_applies(const CoreInput& input) {
+  const Mask& mask = input.mask;
+  return input.biases.empty() && input.decays.empty() && input.logit_scales.empty() && !input.carried && !input.need_lse &&
+         !mask.window && !mask.key_lengths.defined() && !mask.offsets.defined() && !mask.query_documents.defined() &&
+         (!mask.causal || input.q.size(2) == input.k.size(2)) && input.q.size(2) > 0 && input.k.size(2) > 0 &&
+         input.q.size(3) == input.v.size(3);
+}
+
+Attended plain_attention(const CoreInput& input) {
+  Attended result;
+  result.out = at::scaled_dot_product_attention(input.q, input.k, input.v, {}, 0.0, input.mask.causal, input.scale,
+                                                input.k.size(1) != input.q.size(1));
+  return result;
+}
+
+}  // namespace torsor

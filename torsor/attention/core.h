@@ -1,0 +1,61 @@
+// The attention core: what is left of a call once the encoding has answered. No encoding is known here, only its answers.
+//
+// logit(i, j) = scale * logit_scale_i * <q_i, k_j>  +  sum of bias forms;  then the mask, then the softmax over j.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "torsor/encoding/encoding.h"
+
+namespace torsor {
+
+/// Which keys a query sees. With len_b the length of row b (Tk without `key_lengths`) and o_b its offset (len_b - Tq
+/// when undefined, which aligns causal order bottom-right), query i stands at index o_b + i of the row's tokens:
+///   keys at or past len_b do not exist, whatever they hold;
+///   causal: j <= o_b + i;
+///   window W: o_b + i - j < W, and j - o_b - i < W without causal order;
+///   documents: seen only where equal; -1 is padding, sees nothing and is not seen.
+struct Mask {
+  bool causal = true;
+  std::optional<std::int64_t> window;  ///< at least 1; counts the query's own token
+  at::Tensor key_lengths;              ///< (B) int64 or undefined
+  at::Tensor offsets;                  ///< (B) int64 or undefined
+  at::Tensor query_documents;          ///< (B, Tq) int64 or undefined
+  at::Tensor key_documents;            ///< (B, Tk) int64 or undefined
+};
+
+/// q (B, Hq, Tq, D) and k (B, Hk, Tk, D) moved; v (B, Hk, Tk, Dv); all of one dtype among float32, float64, bf16.
+struct CoreInput {
+  at::Tensor q, k, v;
+  double scale = 1;
+  std::vector<LogitScale> logit_scales;
+  std::vector<Decay> decays;
+  std::vector<BiasForm> biases;
+  std::optional<Carried> carried;
+  at::Tensor query_positions;  ///< (B, Tq) float64, axis 0
+  at::Tensor key_positions;    ///< (B, Tk) float64
+  Mask mask;
+  bool need_lse = true;
+};
+
+struct Attended {
+  at::Tensor out;       ///< (B, Hq, Tq, Dv) in the dtype of q
+  at::Tensor lse;       ///< (B, Hq, Tq) float32 (float64 for float64 inputs); -inf where nothing is seen
+  at::Tensor averages;  ///< (B, Hq, Tq, Dw) of the carried values, a query head each; undefined without them
+};
+
+/// The reference path: blocked over queries, every bias form, float32, float64 and bf16 (computed in float32), autograd.
+/// Holds O(B Hq block Tk) numbers at a time; where the whole T x T problem is large, the backward pass recomputes each
+/// block instead of keeping it.
+Attended reference_attention(const CoreInput& input);
+
+/// True when libtorch's scaled_dot_product_attention computes exactly this call: no bias, no decay, no factor a query,
+/// nothing carried, nothing masked beyond causal order of square shapes.
+bool plain_attention_applies(const CoreInput& input);
+Attended plain_attention(const CoreInput& input);
+
+}  // namespace torsor

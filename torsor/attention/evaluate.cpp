@@ -1,0 +1,192 @@
+#include "torsor/attention/evaluate.h"
+
+#include <optional>
+
+#include "torsor/base/error.h"
+#include "torsor/encoding/bias/bucket.h"
+
+namespace torsor {
+namespace {
+
+/// True when every row is the same (expanded) and steps by exactly one: then a bias of the distance needs one value a
+/// distance instead of one a pair.
+bool steps_by_one(const at::Tensor& positions) {
+  if (positions.size(0) != 1) return false;
+  if (positions.size(1) < 2) return true;
+  return positions.diff(1, 1).eq(1).all().item<bool>();
+}
+
+at::Tensor one_row(const at::Tensor& positions) {
+  return positions.size(0) > 1 && positions.stride(0) == 0 ? positions.narrow(0, 0, 1) : positions;
+}
+
+/// (H) to (1, H, 1, 1) in the block's dtype.
+at::Tensor per_head(const at::Tensor& values, const Block& block) { return values.to(block.dtype).view({1, -1, 1, 1}); }
+
+at::Tensor queries_of(const at::Tensor& tensor, const Block& block, std::int64_t axis) {
+  return tensor.narrow(axis, block.first_query, block.queries);
+}
+at::Tensor keys_of(const at::Tensor& tensor, const Block& block, std::int64_t axis) {
+  return tensor.narrow(axis, block.first_key, block.keys);
+}
+
+class Evaluator {
+ public:
+  Evaluator(const BiasForm& bias, const Block& block)
+      : bias_(bias), block_(block), query_(one_row(block.query_positions)), key_(one_row(block.key_positions)) {}
+
+  at::Tensor operator()(const LinearForm& form) const {
+    return by_distance([&](const at::Tensor& n) { return -per_head(form.slope, block_) * n.abs().to(block_.dtype); });
+  }
+
+  at::Tensor operator()(const TableForm& form) const {
+    return by_distance([&](const at::Tensor& n) {
+      const at::Tensor bucket = bucket_of(form.rule, n);  // (B|1, 1, q, k)
+      const at::Tensor rows = form.table.to(block_.dtype).index_select(0, bucket.flatten());
+      return rows.view({bucket.size(0), bucket.size(2), bucket.size(3), -1}).permute({0, 3, 1, 2});
+    });
+  }
+
+  at::Tensor operator()(const LogForm& form) const {
+    return by_distance([&](const at::Tensor& n) {
+      return -per_head(form.r1, block_) * at::log1p(per_head(form.r2, block_) * n.abs().to(block_.dtype));
+    });
+  }
+
+  at::Tensor operator()(const PowerForm& form) const {
+    return by_distance([&](const at::Tensor& n) {
+      // |0|^r has the gradient log(0) * 0 in r: the power is taken of 1 there and replaced by 0.
+      const at::Tensor distance = n.abs().to(block_.dtype);
+      const at::Tensor zero = distance.eq(0);
+      const at::Tensor power = at::pow(distance.masked_fill(zero, 1), per_head(form.r2, block_)).masked_fill(zero, 0);
+      return -per_head(form.r1, block_) * power;
+    });
+  }
+
+  at::Tensor operator()(const CosineForm& form) const {
+    return by_distance([&](const at::Tensor& n) {
+      // One frequency at a time: the sum needs no (pairs x frequencies) array. Phases in float64.
+      at::Tensor sum = at::zeros_like(n);
+      const at::Tensor frequency = form.frequency.to(n.options());
+      for (std::int64_t i = 0; i < frequency.size(0); ++i) sum = sum + at::cos(n * frequency[i]);
+      return (sum * form.weight.to(n.options()).view({1, -1, 1, 1})).to(block_.dtype);
+    });
+  }
+
+  at::Tensor operator()(const PiecewiseForm& form) const {
+    const at::ScalarType dtype = block_.dtype;
+    const at::Tensor c = form.c.to(dtype), mu = form.mu.to(dtype);
+    const at::Tensor top = by_distance([&](const at::Tensor& n) { return at::log1p((c * n.to(dtype)).abs()); });
+    const at::Tensor threshold = (mu * form.length).abs();
+    const at::Tensor reach = at::maximum(query_.to(dtype), threshold.expand_as(query_));
+    const at::Tensor bottom = at::log1p((c * reach).abs()) + form.epsilon;         // (B|1, q)
+    const at::Tensor u = top / bottom.unsqueeze(1).unsqueeze(-1);                  // (B|1, 1, q, k)
+    const at::Tensor hidden = at::relu(u.squeeze(1).unsqueeze(-1) * form.w1.to(dtype) + form.b1.to(dtype));
+    return (at::matmul(hidden, form.w2.to(dtype).t()) + form.b2.to(dtype)).permute({0, 3, 1, 2});
+  }
+
+  at::Tensor operator()(const PotentialForm& form) const {
+    return (queries_of(form.query, block_, 2).unsqueeze(-1) - keys_of(form.key, block_, 2).unsqueeze(-2)).to(block_.dtype);
+  }
+
+  at::Tensor operator()(const GatedForm& form) const {
+    refuse_negative("a gated slope");
+    at::Tensor rate;
+    if (form.query.defined()) rate = queries_of(form.query, block_, 2).unsqueeze(-1);
+    if (form.key.defined()) {
+      const at::Tensor key = keys_of(form.key, block_, 2).unsqueeze(-2);
+      rate = rate.defined() ? rate + key : key;
+    }
+    const at::Tensor n = distance().to(block_.dtype);
+    return -n * per_head(form.omega, block_) * rate.to(block_.dtype);
+  }
+
+  at::Tensor operator()(const PathForm& form) const {
+    refuse_negative("a path integral");
+    const at::Tensor query = queries_of(form.query, block_, 2), key = keys_of(form.key, block_, 2);
+    const double width = static_cast<double>(query.size(-1));
+    const at::Tensor z = at::matmul(query, key.transpose(-1, -2)) / width;
+    // Edges over tokens that the query does not see (padding, other documents, the future) add nothing.
+    const at::Tensor psi = at::log_sigmoid(z).masked_fill(block_.visible.logical_not(), 0);
+    const at::Tensor wide = psi.to(at::kDouble);
+    // Sum over l in (j, i]: an exclusive suffix sum along the keys.
+    const at::Tensor suffix = wide.flip(-1).cumsum(-1).flip(-1) - wide;
+    return (suffix * form.alpha.to(at::kDouble).view({1, -1, 1, 1})).to(block_.dtype);
+  }
+
+  at::Tensor operator()(const ProductForm& form) const {
+    const at::Tensor query = queries_of(form.query, block_, 2).to(block_.dtype);
+    at::Tensor key = keys_of(form.key, block_, 2).to(block_.dtype);
+    const std::int64_t heads = bias_.heads.size();
+    if (key.size(1) != 1 && key.size(1) != heads) key = key.repeat_interleave(heads / key.size(1), 1);
+    return at::matmul(query, key.transpose(-1, -2));
+  }
+
+  at::Tensor operator()(const FactorForm& form) const {
+    const at::Tensor base = std::visit(*this, form.base->form);
+    at::Tensor factor, known;
+    const at::Tensor left = queries_of(form.left, block_, 2);
+    if (form.kind == FactorForm::Kind::Tag) {
+      const at::Tensor tag = keys_of(form.tag, block_, 1);  // (B, k)
+      known = tag.ge(0).unsqueeze(1).unsqueeze(1);
+      const at::Tensor index = tag.clamp_min(0).unsqueeze(1).unsqueeze(1).expand({left.size(0), left.size(1), left.size(2), tag.size(1)});
+      factor = 1 + left.gather(-1, index);
+    } else {
+      const at::Tensor inner = at::matmul(left, keys_of(form.right, block_, 2).transpose(-1, -2));
+      factor = form.kind == FactorForm::Kind::Tanh ? 1 + per_head(form.beta, block_) * at::tanh(inner)
+                                                   : inner.clamp(-form.bound, form.bound).exp();
+    }
+    if (form.group_query.defined()) {
+      const at::Tensor i = queries_of(form.group_query, block_, 1).unsqueeze(-1), j = keys_of(form.group_key, block_, 1).unsqueeze(-2);
+      const at::Tensor same = i.eq(j).logical_and(i.ge(0)).unsqueeze(1);
+      known = known.defined() ? known.logical_and(same) : same;
+    }
+    if (known.defined()) factor = at::where(known, factor, at::ones({}, factor.options()));
+    return base * factor.to(block_.dtype);
+  }
+
+  at::Tensor operator()(const ContentForm&) const { throw Error("a content position is evaluated after the other biases"); }
+
+ private:
+  at::Tensor distance() const { return (query_.unsqueeze(-1) - key_.unsqueeze(-2)).unsqueeze(1); }
+
+  void refuse_negative(const char* what) const {
+    if (distance().lt(0).logical_and(block_.visible).any().item<bool>())
+      throw Error(str(what, " needs causal order: a query sees a key with a larger position"));
+  }
+
+  /// f on distances (B|1, 1, q, k), evaluated once a distance where the positions allow it.
+  template <class Function>
+  at::Tensor by_distance(Function f) const {
+    const std::int64_t q = block_.queries, k = block_.keys;
+    if (q * k < 2 * (q + k) || !steps_by_one(query_) || !steps_by_one(key_)) return f(distance());
+    const double farthest = (query_.select(1, q - 1) - key_.select(1, 0)).item<double>();
+    // Falling distances: entry s belongs to farthest - s, and query i starts at entry q - 1 - i.
+    const at::Tensor n = farthest - at::arange(q + k - 1, query_.options());
+    const at::Tensor values = f(n.view({1, 1, 1, -1}));
+    return values.squeeze(2).unfold(-1, k, 1).flip(2);
+  }
+
+  const BiasForm& bias_;
+  const Block& block_;
+  at::Tensor query_, key_;
+};
+
+}  // namespace
+
+at::Tensor evaluate_form(const BiasForm& bias, const Block& block) { return std::visit(Evaluator(bias, block), bias.form); }
+
+at::Tensor evaluate_content(const ContentForm& form, const at::Tensor& logits, const Block& block) {
+  const at::Tensor table = form.table.to(block.dtype);
+  const double last = static_cast<double>(table.size(0) - 1);
+  const at::Tensor gates = at::sigmoid(logits).masked_fill(block.visible.logical_not(), 0);
+  const at::Tensor count = gates.flip(-1).cumsum(-1).flip(-1).clamp_max(last);
+  const at::Tensor low = count.detach().floor();
+  const at::Tensor fraction = count - low;
+  const at::Tensor entries = at::matmul(queries_of(form.query, block, 2).to(block.dtype), table.t());
+  const at::Tensor at_low = entries.gather(-1, low.to(at::kLong));
+  const at::Tensor at_high = entries.gather(-1, low.add(1).clamp_max(last).to(at::kLong));
+  return at_low + fraction * (at_high - at_low);
+}
+
+}  // namespace torsor

@@ -1,0 +1,302 @@
+#include "torsor/attention/kv_cache.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "torsor/attention/moves.h"
+#include "torsor/base/error.h"
+
+namespace torsor {
+namespace {
+
+/// Storage with room for `slots` tokens on `axis`, old content kept.
+at::Tensor grown(const at::Tensor& old, std::vector<std::int64_t> shape, std::int64_t axis, std::int64_t slots,
+                 const at::TensorOptions& options) {
+  shape[static_cast<std::size_t>(axis)] = slots;
+  at::Tensor fresh = at::zeros(shape, options);
+  if (old.defined() && old.size(axis) > 0) fresh.narrow(axis, 0, old.size(axis)).copy_(old);
+  return fresh;
+}
+
+/// Writes the first counts[b] of `arriving` into slots lengths[b] ... of row b; `axis` is the token axis.
+void place(const at::Tensor& storage, const at::Tensor& arriving, std::int64_t axis,
+           const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& counts) {
+  const bool alike = std::equal(lengths.begin() + 1, lengths.end(), lengths.begin()) &&
+                     std::equal(counts.begin() + 1, counts.end(), counts.begin());
+  if (alike) {
+    storage.narrow(axis, lengths[0], counts[0]).copy_(arriving.narrow(axis, 0, counts[0]));
+    return;
+  }
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    if (counts[b] == 0) continue;
+    const std::int64_t row = static_cast<std::int64_t>(b);
+    storage.select(0, row).narrow(axis - 1, lengths[b], counts[b]).copy_(arriving.select(0, row).narrow(axis - 1, 0, counts[b]));
+  }
+}
+
+at::Tensor as_tensor(const std::vector<std::int64_t>& values, at::Device device) {
+  return at::tensor(values, at::TensorOptions(at::kLong)).to(device);
+}
+
+std::vector<std::int64_t> counts_of(const at::Tensor& counts, std::int64_t batch, std::int64_t arriving) {
+  if (!counts.defined()) return std::vector<std::int64_t>(static_cast<std::size_t>(batch), arriving);
+  if (counts.dim() != 1 || counts.size(0) != batch || !at::isIntegralType(counts.scalar_type(), false))
+    throw Error(str("cache: counts must be integers of shape (", batch, "), found ", counts.scalar_type(), " ", counts.sizes()));
+  const at::Tensor plain = counts.to(at::TensorOptions(at::kLong).device(at::kCPU)).contiguous();
+  std::vector<std::int64_t> result(plain.data_ptr<std::int64_t>(), plain.data_ptr<std::int64_t>() + batch);
+  for (const std::int64_t count : result)
+    if (count < 0 || count > arriving) throw Error(str("cache: counts must lie in [0, ", arriving, "], found ", count));
+  return result;
+}
+
+}  // namespace
+
+KvCache::KvCache(const Encoding& encoding, const CacheOptions& options)
+    : KvCache(std::shared_ptr<const Encoding>(&encoding, [](const Encoding*) {}), options) {}
+
+KvCache::KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& options)
+    : encoding_(std::move(encoding)), options_(options) {
+  if (options_.capacity < 1 || options_.batch < 1 || options_.layers < 1)
+    throw UsageError(str("cache: capacity, batch and layers must be at least 1, found ", options_.capacity, ", ",
+                         options_.batch, ", ", options_.layers));
+  if (options_.dtype != at::kDouble && options_.dtype != at::kFloat && options_.dtype != at::kBFloat16)
+    throw UsageError(str("cache: dtype must be float64, float32 or bfloat16, found ", options_.dtype));
+  if (options_.value_dim == 0) options_.value_dim = encoding_->dimensions().head_dim;
+  layers_.resize(static_cast<std::size_t>(options_.layers));
+  for (std::int64_t layer = 0; layer < options_.layers; ++layer) {
+    by_layer_.push_back(layer_encoding(encoding_, layer));
+    layers_[static_cast<std::size_t>(layer)].lengths.assign(static_cast<std::size_t>(options_.batch), 0);
+  }
+}
+
+const Encoding& KvCache::of_layer(std::int64_t layer) const {
+  if (layer < 0 || layer >= options_.layers) throw Error(str("cache: layer ", layer, " of ", options_.layers));
+  return *by_layer_[static_cast<std::size_t>(layer)];
+}
+
+const std::vector<std::int64_t>& KvCache::lengths(std::int64_t layer) const {
+  of_layer(layer);
+  return layers_[static_cast<std::size_t>(layer)].lengths;
+}
+
+std::int64_t KvCache::bytes() const {
+  std::int64_t sum = 0;
+  const auto count = [&](const at::Tensor& tensor) {
+    if (tensor.defined()) sum += static_cast<std::int64_t>(tensor.nbytes());
+  };
+  for (const Layer& layer : layers_) {
+    count(layer.keys), count(layer.values), count(layer.positions), count(layer.documents);
+    for (const auto& [name, tensor] : layer.kept) count(tensor);
+    for (const auto& [name, tensor] : layer.state) count(tensor);
+  }
+  return sum;
+}
+
+void KvCache::check_arrival(const Layer& layer, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
+                            const std::vector<std::int64_t>& counts) const {
+  const Dimensions& dimensions = encoding_->dimensions();
+  if (k.dim() != 4 || k.size(0) != options_.batch || k.size(1) != dimensions.kv_heads || k.size(3) != dimensions.head_dim)
+    throw Error(str("cache: k must have shape (", options_.batch, ", ", dimensions.kv_heads, ", n, ", dimensions.head_dim,
+                    "), found ", k.sizes()));
+  if (v.dim() != 4 || v.size(0) != options_.batch || v.size(1) != dimensions.kv_heads || v.size(2) != k.size(2) ||
+      v.size(3) != options_.value_dim)
+    throw Error(str("cache: v must have shape (", options_.batch, ", ", dimensions.kv_heads, ", ", k.size(2), ", ",
+                    options_.value_dim, "), found ", v.sizes()));
+  if (!options.causal) throw Error("cache: arriving tokens attend causally; append all of them first and use read()");
+  if (options.window && *options.window < 1) throw Error(str("cache: window must be at least 1, found ", *options.window));
+  for (std::size_t b = 0; b < counts.size(); ++b)
+    if (layer.lengths[b] + counts[b] > options_.capacity)
+      throw Error(str("cache: row ", b, " would hold ", layer.lengths[b] + counts[b], " tokens, the capacity is ", options_.capacity));
+  const bool has_documents = layer.documents.defined();
+  const bool empty = std::all_of(layer.lengths.begin(), layer.lengths.end(), [](std::int64_t length) { return length == 0; });
+  if (!empty && options.documents.defined() != has_documents)
+    throw Error(str("cache: documents were ", has_documents ? "" : "not ", "given for the earlier tokens"));
+}
+
+Side KvCache::arriving_side(const Layer& layer, const at::Tensor& k, const AttendOptions& options) const {
+  const Traits traits = encoding_->traits();
+  AttendOptions arriving = options;
+  if (!arriving.positions.defined()) {
+    if (traits.axes != 1) throw Error(str("cache: the encoding reads ", traits.axes, " position axes; positions must be given"));
+    const auto real = at::TensorOptions(at::kDouble).device(k.device());
+    const at::Tensor count = at::arange(k.size(2), real).view({1, -1, 1});
+    at::Tensor next = at::zeros({options_.batch, 1, 1}, real);
+    for (std::int64_t b = 0; b < options_.batch; ++b) {
+      const std::int64_t length = layer.lengths[static_cast<std::size_t>(b)];
+      if (length > 0) next[b] = layer.positions[b][length - 1] + 1;
+    }
+    const bool alike = options_.batch > 1 && next.eq(next[0]).all().item<bool>();
+    arriving.positions = alike ? (next.narrow(0, 0, 1) + count).expand({options_.batch, k.size(2), 1}) : next + count;
+  }
+  arriving.query_positions = arriving.positions;
+  arriving.query_documents = arriving.documents;
+  arriving.key_lengths = {};
+  return resolve_sides(k, k, arriving, traits).key;
+}
+
+void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents) {
+  const std::int64_t have = layer.keys.defined() ? layer.keys.size(2) : 0;
+  if (slots > have) {
+    // Doubling keeps the cost of growing linear; never past the capacity.
+    const std::int64_t wanted = std::min(options_.capacity, std::max({slots, 2 * have, std::int64_t{16}}));
+    const Dimensions& dimensions = encoding_->dimensions();
+    const at::TensorOptions stored = at::TensorOptions(options_.dtype).device(options_.device);
+    const std::int64_t batch = options_.batch, heads = dimensions.kv_heads;
+    layer.keys = grown(layer.keys, {batch, heads, 0, dimensions.head_dim}, 2, wanted, stored);
+    layer.values = grown(layer.values, {batch, heads, 0, options_.value_dim}, 2, wanted, stored);
+    layer.positions = grown(layer.positions, {batch, 0, axes}, 1, wanted, stored.dtype(at::kDouble));
+    if (layer.documents.defined()) layer.documents = grown(layer.documents, {batch, 0}, 1, wanted, stored.dtype(at::kLong));
+    for (auto& [name, tensor] : layer.kept) tensor = grown(tensor, tensor.sizes().vec(), 2, wanted, tensor.options());
+  }
+  if (documents && !layer.documents.defined())
+    layer.documents = at::zeros({options_.batch, layer.keys.size(2)}, at::TensorOptions(at::kLong).device(options_.device));
+}
+
+void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& given_counts) {
+  const Encoding& encoding = of_layer(options.layer);
+  Layer& layer = layers_[static_cast<std::size_t>(options.layer)];
+  const std::vector<std::int64_t> counts = counts_of(given_counts, options_.batch, k.dim() == 4 ? k.size(2) : 0);
+  check_arrival(layer, k, v, options, counts);
+  check_parameters(encoding, options.layer, options.parameters);
+  const Side arriving = arriving_side(layer, k, options);
+
+  Question question;
+  question.parameters = &options.parameters;
+  question.layer = options.layer;
+  question.layers = options.layers;
+  question.x = options.x;
+  question.k = k;
+  question.v = v;
+  question.query = question.key = arriving;
+  question.named = &options.named;
+  question.state = options.state;
+  at::Tensor keys = k;
+  if (encoding.cache(options.layer).key == CacheContract::Key::Rotated)
+    keys = apply_moves(k, encoding.moves(question, Role::Key), Role::Key, encoding.group(), encoding.dimensions().precision);
+  NamedTensors state = layer.state;
+  const NamedTensors kept = encoding.arrive(question, state);
+
+  // Nothing has changed so far: what follows cannot fail for the caller's reasons.
+  std::int64_t longest = 0;
+  for (std::size_t b = 0; b < counts.size(); ++b) longest = std::max(longest, layer.lengths[b] + counts[b]);
+  reserve(layer, longest, arriving.positions.size(2), arriving.documents.defined());
+  if (longest == 0) return;
+  place(layer.keys, keys.detach(), 2, layer.lengths, counts);
+  place(layer.values, v.detach(), 2, layer.lengths, counts);
+  place(layer.positions, arriving.positions, 1, layer.lengths, counts);
+  if (arriving.documents.defined()) place(layer.documents, arriving.documents, 1, layer.lengths, counts);
+  for (const auto& [name, tensor] : kept) {
+    at::Tensor& storage = layer.kept[name];
+    if (!storage.defined()) storage = grown({}, tensor.sizes().vec(), 2, layer.keys.size(2), tensor.options());
+    place(storage, tensor.detach(), 2, layer.lengths, counts);
+  }
+  layer.state = std::move(state);
+  for (std::size_t b = 0; b < counts.size(); ++b) layer.lengths[b] += counts[b];
+}
+
+CacheView KvCache::view(std::int64_t index, const NamedTensors& parameters) const {
+  const Encoding& encoding = of_layer(index);
+  const Layer& layer = layers_[static_cast<std::size_t>(index)];
+  const std::int64_t longest = *std::max_element(layer.lengths.begin(), layer.lengths.end());
+  const Dimensions& dimensions = encoding.dimensions();
+  CacheView view;
+  view.lengths = as_tensor(layer.lengths, options_.device);
+  if (longest == 0) {
+    const at::TensorOptions stored = at::TensorOptions(options_.dtype).device(options_.device);
+    view.keys = at::zeros({options_.batch, dimensions.kv_heads, 0, dimensions.head_dim}, stored);
+    view.values = at::zeros({options_.batch, dimensions.kv_heads, 0, options_.value_dim}, stored);
+    view.positions = at::zeros({options_.batch, 0, encoding_->traits().axes}, stored.dtype(at::kDouble));
+    return view;
+  }
+  view.keys = layer.keys.narrow(2, 0, longest);
+  view.values = layer.values.narrow(2, 0, longest);
+  view.positions = layer.positions.narrow(1, 0, longest);
+  if (layer.documents.defined()) view.documents = layer.documents.narrow(1, 0, longest);
+  for (const auto& [name, tensor] : layer.kept) view.kept.emplace(name, tensor.narrow(2, 0, longest));
+  if (encoding.cache(index).key == CacheContract::Key::Raw) {
+    Question question;
+    question.parameters = &parameters;
+    question.layer = index;
+    question.layers = options_.layers;
+    question.k = view.keys;
+    question.v = view.values;
+    question.key = {view.positions, view.documents, view.lengths};
+    question.query = question.key;
+    question.kept = &view.kept;
+    view.keys = apply_moves(view.keys, encoding.moves(question, Role::Key), Role::Key, encoding.group(), dimensions.precision);
+  }
+  return view;
+}
+
+Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const {
+  const Encoding& encoding = of_layer(options.layer);
+  check_parameters(encoding, options.layer, options.parameters);
+  const Dimensions& dimensions = encoding.dimensions();
+  if (q.dim() != 4 || q.size(0) != options_.batch || q.size(1) != dimensions.heads || q.size(3) != dimensions.head_dim)
+    throw Error(str("cache: q must have shape (", options_.batch, ", ", dimensions.heads, ", n, ", dimensions.head_dim,
+                    "), found ", q.sizes()));
+  if (!options.query_positions.defined()) throw Error("cache: read() needs query_positions");
+  const CacheView held = view(options.layer, options.parameters);
+  AttendOptions complete = options;
+  complete.positions = held.positions;
+  complete.documents = held.documents;
+  if (!held.documents.defined()) complete.query_documents = {};
+  else if (!complete.query_documents.defined()) throw Error("cache: read() needs query_documents, the cache holds documents");
+  // Rows of one length need no lengths: the call stays as plain as one without a cache.
+  const bool alike = std::equal(lengths(options.layer).begin() + 1, lengths(options.layer).end(), lengths(options.layer).begin());
+  complete.key_lengths = alike ? at::Tensor() : held.lengths;
+  const Sides sides = resolve_sides(q, held.keys, complete, encoding.traits());
+
+  Question question;
+  question.parameters = &options.parameters;
+  question.layer = options.layer;
+  question.layers = options.layers;
+  question.x = options.x;
+  question.q = q;
+  question.query = sides.query;
+  question.key = sides.key;
+  question.scale = options.scale.value_or(encoding.softmax_factor() / std::sqrt(static_cast<double>(q.size(3))));
+  question.causal = options.causal;
+  question.named = &options.named;
+  question.kept = &held.kept;
+  question.state = options.state;
+  const at::Tensor keys = held.keys.to(q.scalar_type());
+  return run_core(ask_for_core(encoding, question, keys, held.values.to(q.scalar_type()), complete), options.path);
+}
+
+Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
+                         const at::Tensor& given_counts) {
+  of_layer(options.layer);
+  Layer& layer = layers_[static_cast<std::size_t>(options.layer)];
+  if (q.dim() != 4 || k.dim() != 4 || q.size(2) != k.size(2))
+    throw Error(str("cache: q and k must hold the same new tokens, found q ", q.sizes(), ", k ", k.sizes()));
+  const std::vector<std::int64_t> before = layer.lengths;
+  AttendOptions reading = options;
+  const Side arriving = arriving_side(layer, k, options);
+  append(k, v, options, given_counts);
+  reading.query_positions = arriving.positions;
+  reading.query_documents = arriving.documents;
+  const std::vector<std::int64_t>& after = layer.lengths;
+  const bool alike = std::equal(before.begin() + 1, before.end(), before.begin()) &&
+                     std::equal(after.begin() + 1, after.end(), after.begin()) && after[0] - before[0] == k.size(2);
+  reading.query_offsets = alike ? at::Tensor() : as_tensor(before, options_.device);
+  return read(q, reading);
+}
+
+void KvCache::truncate(std::int64_t length) {
+  truncate(std::vector<std::int64_t>(static_cast<std::size_t>(options_.batch), length));
+}
+
+void KvCache::truncate(const std::vector<std::int64_t>& lengths) {
+  if (static_cast<std::int64_t>(lengths.size()) != options_.batch)
+    throw Error(str("cache: truncate expects ", options_.batch, " lengths, found ", lengths.size()));
+  for (const Layer& layer : layers_) {
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      if (lengths[b] < 0 || lengths[b] > layer.lengths[b])
+        throw Error(str("cache: row ", b, " holds ", layer.lengths[b], " tokens and cannot keep ", lengths[b]));
+    if (!layer.state.empty()) throw Error("cache: the encoding keeps a running state and cannot go back; start a new cache");
+  }
+  for (Layer& layer : layers_) layer.lengths = lengths;
+}
+
+}  // namespace torsor

@@ -1,0 +1,94 @@
+// A KV cache that is right for every encoding: what it keeps follows from the encoding's sixth answer.
+//
+// Tokens of a row lie in slots 0, 1, 2 ... in the order of arrival; each row has its own length, so a batch may hold
+// prompts of different lengths. Positions and documents are data kept beside the keys. Slots past a row's length hold
+// nothing and are never read, whatever is in them.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "torsor/attention/attend.h"
+#include "torsor/encoding/encoding.h"
+
+namespace torsor {
+
+struct CacheOptions {
+  std::int64_t capacity = 0;                ///< most tokens a row; storage grows up to it as tokens arrive
+  std::int64_t batch = 1;
+  std::int64_t layers = 1;
+  std::int64_t value_dim = 0;               ///< Dv; 0 = head_dim
+  at::ScalarType dtype = at::kFloat;        ///< of stored keys and values: float64, float32 or bfloat16
+  at::Device device = at::kCPU;
+};
+
+/// What attention reads: all tokens of a layer, (B, Hk, n, D) and so on with n the longest row.
+struct CacheView {
+  at::Tensor keys;       ///< moved, ready for the product
+  at::Tensor values;
+  at::Tensor positions;  ///< (B, n, axes) float64
+  at::Tensor documents;  ///< (B, n) int64 or undefined
+  at::Tensor lengths;    ///< (B) int64
+  NamedTensors kept;     ///< (B, heads, n, ...)
+};
+
+class KvCache {
+ public:
+  /// The encoding is shared with the cache. Throws UsageError when a size is not positive.
+  KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& options);
+  /// For an encoding that outlives the cache.
+  KvCache(const Encoding& encoding, const CacheOptions& options);
+
+  /// Tokens in each row, of layer 0 unless said.
+  const std::vector<std::int64_t>& lengths(std::int64_t layer = 0) const;
+  std::int64_t capacity() const { return options_.capacity; }
+  /// Bytes held.
+  std::int64_t bytes() const;
+
+  /// Appends n tokens a row and attends from them: q (B, Hq, n, D), k and v (B, Hk, n, ...) before any move.
+  /// `options` speaks of the n new tokens: positions (B, n, axes), documents (B, n), x (B, n, C). Undefined positions
+  /// go on from the row's last position by steps of one. `counts` (B) says how many of the n belong to each row
+  /// (undefined = all); what a row's further queries answer has no meaning. Causal only.
+  /// Throws Error before anything changes when a row would grow past the capacity or a shape does not fit.
+  Attended attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
+                  const at::Tensor& counts = {});
+
+  /// Appends without attending.
+  void append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& counts = {});
+
+  /// Attends from queries (B, Hq, n, D) to what is there; options.query_positions and, where documents are kept,
+  /// options.query_documents must be given; options.query_offsets as in AttendOptions.
+  Attended read(const at::Tensor& q, const AttendOptions& options) const;
+
+  /// All tokens of a layer with their keys moved. `parameters` are the layer's trained tensors.
+  CacheView view(std::int64_t layer, const NamedTensors& parameters) const;
+
+  /// Drops the newest tokens: row b keeps its first lengths[b] in every layer. Throws Error when a row has fewer, or
+  /// when the encoding keeps a running state that cannot go back.
+  void truncate(const std::vector<std::int64_t>& lengths);
+  void truncate(std::int64_t length);
+
+ private:
+  struct Layer {
+    std::vector<std::int64_t> lengths;
+    at::Tensor keys, values, positions, documents;  ///< (B, Hk, slots, ...), (B, slots, axes), (B, slots)
+    NamedTensors kept;
+    NamedTensors state;
+  };
+
+  const Encoding& of_layer(std::int64_t layer) const;
+  void check_arrival(const Layer& layer, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
+                     const std::vector<std::int64_t>& counts) const;
+  Side arriving_side(const Layer& layer, const at::Tensor& k, const AttendOptions& options) const;
+  void reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents);
+
+  std::shared_ptr<const Encoding> encoding_;
+  CacheOptions options_;
+  std::vector<std::shared_ptr<const Encoding>> by_layer_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace torsor

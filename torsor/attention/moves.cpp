@@ -1,0 +1,124 @@
+#include "torsor/attention/moves.h"
+
+#include "torsor/base/error.h"
+
+namespace torsor {
+namespace {
+
+/// A rotary span of x seen as (.., blocks, planes) twice: the first and the second channel of every plane.
+struct PlaneView {
+  at::Tensor a, b;
+};
+
+PlaneView split_planes(const at::Tensor& span, Layout layout, std::int64_t blocks) {
+  const std::int64_t planes = span.size(-1) / 2 / blocks;
+  std::vector<std::int64_t> shape = span.sizes().vec();
+  shape.pop_back();
+  const bool half = layout == Layout::Half;
+  shape.push_back(blocks);
+  shape.push_back(half ? 2 : planes);
+  shape.push_back(half ? planes : 2);
+  const at::Tensor view = span.reshape(shape);
+  return {view.select(half ? -2 : -1, 0), view.select(half ? -2 : -1, 1)};
+}
+
+at::Tensor join_planes(const at::Tensor& a, const at::Tensor& b, Layout layout) {
+  return at::stack({a, b}, layout == Layout::Half ? -2 : -1).flatten(-3);
+}
+
+/// (B|1, G, T, planes) to (B|1, G, T, blocks, planes / blocks), with G brought to the heads of this side.
+at::Tensor fit_table(const at::Tensor& table, const Planes& planes, Role role, std::int64_t group,
+                     at::ScalarType dtype) {
+  at::Tensor fitted = table.to(dtype);
+  if (fitted.size(1) != 1 && role == Role::Query && group != 1) fitted = fitted.repeat_interleave(group, 1);
+  return fitted.unflatten(-1, {planes.blocks, -1});
+}
+
+HeadRange side_range(const HeadRange& heads, Role role, std::int64_t group) {
+  if (role == Role::Query) return heads;
+  return {heads.begin / group, heads.end / group};
+}
+
+at::Tensor turn_span(const at::Tensor& span, const Planes& planes, Role role, std::int64_t group, Precision precision) {
+  const at::ScalarType dtype = span.scalar_type();
+  if (precision == Precision::HuggingFace) {
+    // x * cos + rotate_half(x) * sin, each product rounded in the dtype of x.
+    const at::Tensor cosine = fit_table(planes.cosine, planes, role, group, dtype);
+    const at::Tensor sine = fit_table(planes.sine, planes, role, group, dtype);
+    const PlaneView x = split_planes(span, planes.layout, planes.blocks);
+    return join_planes(x.a * cosine + (-x.b) * sine, x.b * cosine + x.a * sine, planes.layout);
+  }
+  const at::ScalarType compute = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor cosine = fit_table(planes.cosine, planes, role, group, compute);
+  const at::Tensor sine = fit_table(planes.sine, planes, role, group, compute);
+  const PlaneView x = split_planes(span.to(compute), planes.layout, planes.blocks);
+  return join_planes(x.a * cosine - x.b * sine, x.a * sine + x.b * cosine, planes.layout).to(dtype);
+}
+
+/// Replaces x[:, heads, :, offset:offset+width] by change(of it), out of place.
+template <class Change>
+at::Tensor change_span(const at::Tensor& x, const HeadRange& heads, std::int64_t offset, std::int64_t width,
+                       Change change) {
+  const std::int64_t all_heads = x.size(1), channels = x.size(3);
+  const at::Tensor own = heads.size() == all_heads ? x : x.narrow(1, heads.begin, heads.size());
+  at::Tensor changed;
+  if (width == channels) {
+    changed = change(own);
+  } else {
+    std::vector<at::Tensor> pieces;
+    if (offset > 0) pieces.push_back(own.narrow(3, 0, offset));
+    pieces.push_back(change(own.narrow(3, offset, width)));
+    if (offset + width < channels) pieces.push_back(own.narrow(3, offset + width, channels - offset - width));
+    changed = at::cat(pieces, 3);
+  }
+  if (heads.size() == all_heads) return changed;
+  std::vector<at::Tensor> pieces;
+  if (heads.begin > 0) pieces.push_back(x.narrow(1, 0, heads.begin));
+  pieces.push_back(changed);
+  if (heads.end < all_heads) pieces.push_back(x.narrow(1, heads.end, all_heads - heads.end));
+  return at::cat(pieces, 1);
+}
+
+}  // namespace
+
+at::Tensor apply_moves(const at::Tensor& x, const std::vector<Move>& moves, Role role, std::int64_t group,
+                       Precision precision) {
+  at::Tensor moved = x;
+  for (const Move& move : moves) {
+    if (const AddedVector* added = std::get_if<AddedVector>(&move)) {
+      const HeadRange heads = side_range(added->heads, role, group);
+      moved = change_span(moved, heads, 0, moved.size(3), [&](const at::Tensor& own) {
+        return own + added->vector.to(own.scalar_type()).unsqueeze(1);
+      });
+      continue;
+    }
+    const Planes& planes = std::get<Planes>(move);
+    if (planes.width == 0) continue;
+    moved = change_span(moved, side_range(planes.heads, role, group), planes.offset, planes.width,
+                        [&](const at::Tensor& own) { return turn_span(own, planes, role, group, precision); });
+  }
+  return moved;
+}
+
+at::Tensor apply_decays(const at::Tensor& x, const std::vector<Decay>& decays, const at::Tensor& turn, Role role,
+                        std::int64_t group) {
+  at::Tensor decayed = x;
+  // exp stays finite: beyond these exponents the true product has left the dtype's range as well.
+  const double most = x.scalar_type() == at::kDouble ? 700 : 80;
+  for (const Decay& decay : decays) {
+    const at::Tensor factor = (turn.unsqueeze(-1) * decay.rate.to(turn.device()))
+                                  .clamp(-most, most)
+                                  .exp()
+                                  .to(x.scalar_type())
+                                  .unsqueeze(1)
+                                  .unflatten(-1, {decay.blocks, -1});
+    decayed = change_span(decayed, side_range(decay.heads, role, group), decay.offset, decay.width,
+                          [&](const at::Tensor& own) {
+                            const PlaneView planes = split_planes(own, decay.layout, decay.blocks);
+                            return join_planes(planes.a * factor, planes.b * factor, decay.layout);
+                          });
+  }
+  return decayed;
+}
+
+}  // namespace torsor
