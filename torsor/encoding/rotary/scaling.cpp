@@ -30,6 +30,8 @@ double scaling_length(const MakeRequest& request, const std::string& name) {
   return static_cast<double>(request.dimensions.train_length);
 }
 
+double ntk_base(double base, double stretch, double d) { return base * std::pow(stretch, d / (d - 2)); }
+
 void refuse_two_channels(const RotarySpec& spec) {
   if (spec.exponent_width < 4)
     throw UsageError(str(spec.name, ": the exponent d/(d - 2) needs at least 4 turning channels a block, found ",

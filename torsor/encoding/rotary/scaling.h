@@ -25,6 +25,8 @@ RotarySpec scaled_spec(MakeRequest& request, const std::string& name);
 /// The key train_length, or the model's training length. Throws UsageError when neither is known.
 double scaling_length(const MakeRequest& request, const std::string& name);
 
+/// base * stretch^(d/(d - 2)): slows the slowest of d/2 planes by `stretch`.
+double ntk_base(double base, double stretch, double d);
 /// Throws UsageError when the NTK exponent d/(d - 2) does not exist.
 void refuse_two_channels(const RotarySpec& spec);
 
