@@ -130,7 +130,7 @@ Side KvCache::arriving_side(const Layer& layer, const at::Tensor& k, const Atten
   }
   arriving.query_positions = arriving.positions;
   arriving.query_documents = arriving.documents;
-  arriving.key_lengths = {};
+  arriving.key_lengths = at::Tensor();
   return resolve_sides(k, k, arriving, traits).key;
 }
 
@@ -240,7 +240,7 @@ Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const 
   AttendOptions complete = options;
   complete.positions = held.positions;
   complete.documents = held.documents;
-  if (!held.documents.defined()) complete.query_documents = {};
+  if (!held.documents.defined()) complete.query_documents = at::Tensor();
   else if (!complete.query_documents.defined()) throw Error("cache: read() needs query_documents, the cache holds documents");
   // Rows of one length need no lengths: the call stays as plain as one without a cache.
   const bool alike = std::equal(lengths(options.layer).begin() + 1, lengths(options.layer).end(), lengths(options.layer).begin());
