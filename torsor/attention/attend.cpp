@@ -105,11 +105,19 @@ Sides resolve_sides(const at::Tensor& q, const at::Tensor& k, const AttendOption
   return sides;
 }
 
+at::Tensor move_keys(const at::Tensor& keys, const Encoding& encoding, const Question& question,
+                     const AttendOptions& options) {
+  const at::Tensor moved = apply_moves(keys, encoding.moves(question, Role::Key), Role::Key, encoding.group(),
+                                       encoding.dimensions().precision);
+  return options.after_moves ? options.after_moves(moved, Role::Key) : moved;
+}
+
 CoreInput ask_for_core(const Encoding& encoding, const Question& question, const at::Tensor& moved_keys,
                        const at::Tensor& values, const AttendOptions& options) {
   CoreInput input;
   input.q = apply_moves(question.q, encoding.moves(question, Role::Query), Role::Query, encoding.group(),
                         encoding.dimensions().precision);
+  if (options.after_moves) input.q = options.after_moves(input.q, Role::Query);
   input.k = moved_keys;
   input.v = values;
   input.scale = question.scale;
@@ -167,8 +175,7 @@ Attended attend_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   NamedTensors running;
   const NamedTensors kept = encoding.arrive(question, running);
   question.kept = &kept;
-  const at::Tensor keys = apply_moves(k, encoding.moves(question, Role::Key), Role::Key, encoding.group(),
-                                      encoding.dimensions().precision);
+  const at::Tensor keys = move_keys(k, encoding, question, options);
   return run_core(ask_for_core(encoding, question, keys, v, options), options.path);
 }
 

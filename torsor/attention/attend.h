@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "torsor/attention/core.h"
@@ -32,6 +33,8 @@ struct AttendOptions {
   at::Tensor state;                    ///< position state that enters the layer, where the encoding has one
   NamedTensors parameters;             ///< this layer's trained tensors by name (`t5.table`)
   NamedTensors named;                  ///< per-token inputs that the encoding declares
+  /// Applied to q and k after the encoding's moves (QK-norm after rotation, decisions.md 2); unset = nothing.
+  std::function<at::Tensor(const at::Tensor&, Role)> after_moves;
   std::int64_t layer = 0;
   std::int64_t layers = 1;
   bool need_lse = false;
@@ -58,6 +61,10 @@ struct Sides {
   Side query, key;
 };
 Sides resolve_sides(const at::Tensor& q, const at::Tensor& k, const AttendOptions& options, const Traits& traits);
+
+/// The keys of `question` after the encoding's moves and options.after_moves.
+at::Tensor move_keys(const at::Tensor& keys, const Encoding& encoding, const Question& question,
+                     const AttendOptions& options);
 
 /// What the encoding answers for these queries, put together with moved keys into a core call.
 /// `question` has everything filled in; `moved_keys` are the keys after their moves.

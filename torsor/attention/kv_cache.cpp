@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "torsor/attention/moves.h"
 #include "torsor/base/error.h"
 
 namespace torsor {
@@ -113,18 +112,27 @@ void KvCache::check_arrival(const Layer& layer, const at::Tensor& k, const at::T
     throw Error(str("cache: documents were ", has_documents ? "" : "not ", "given for the earlier tokens"));
 }
 
+at::Tensor KvCache::next_of(const Layer& layer) const {
+  at::Tensor next = at::zeros({options_.batch, 1, 1}, at::TensorOptions(at::kDouble).device(options_.device));
+  for (std::int64_t b = 0; b < options_.batch; ++b) {
+    const std::int64_t length = layer.lengths[static_cast<std::size_t>(b)];
+    if (length > 0) next[b] = layer.positions[b][length - 1].narrow(0, 0, 1) + 1;
+  }
+  return next;
+}
+
+at::Tensor KvCache::next_positions(std::int64_t layer) const {
+  of_layer(layer);
+  return next_of(layers_[static_cast<std::size_t>(layer)]);
+}
+
 Side KvCache::arriving_side(const Layer& layer, const at::Tensor& k, const AttendOptions& options) const {
   const Traits traits = encoding_->traits();
   AttendOptions arriving = options;
   if (!arriving.positions.defined()) {
     if (traits.axes != 1) throw Error(str("cache: the encoding reads ", traits.axes, " position axes; positions must be given"));
-    const auto real = at::TensorOptions(at::kDouble).device(k.device());
-    const at::Tensor count = at::arange(k.size(2), real).view({1, -1, 1});
-    at::Tensor next = at::zeros({options_.batch, 1, 1}, real);
-    for (std::int64_t b = 0; b < options_.batch; ++b) {
-      const std::int64_t length = layer.lengths[static_cast<std::size_t>(b)];
-      if (length > 0) next[b] = layer.positions[b][length - 1] + 1;
-    }
+    const at::Tensor next = next_of(layer);
+    const at::Tensor count = at::arange(k.size(2), next.options()).view({1, -1, 1});
     const bool alike = options_.batch > 1 && next.eq(next[0]).all().item<bool>();
     arriving.positions = alike ? (next.narrow(0, 0, 1) + count).expand({options_.batch, k.size(2), 1}) : next + count;
   }
@@ -172,7 +180,7 @@ void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptio
   question.state = options.state;
   at::Tensor keys = k;
   if (encoding.cache(options.layer).key == CacheContract::Key::Rotated)
-    keys = apply_moves(k, encoding.moves(question, Role::Key), Role::Key, encoding.group(), encoding.dimensions().precision);
+    keys = move_keys(k, encoding, question, options);
   NamedTensors state = layer.state;
   const NamedTensors kept = encoding.arrive(question, state);
 
@@ -194,7 +202,7 @@ void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptio
   for (std::size_t b = 0; b < counts.size(); ++b) layer.lengths[b] += counts[b];
 }
 
-CacheView KvCache::view(std::int64_t index, const NamedTensors& parameters) const {
+CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const {
   const Encoding& encoding = of_layer(index);
   const Layer& layer = layers_[static_cast<std::size_t>(index)];
   const std::int64_t longest = *std::max_element(layer.lengths.begin(), layer.lengths.end());
@@ -215,7 +223,7 @@ CacheView KvCache::view(std::int64_t index, const NamedTensors& parameters) cons
   for (const auto& [name, tensor] : layer.kept) view.kept.emplace(name, tensor.narrow(2, 0, longest));
   if (encoding.cache(index).key == CacheContract::Key::Raw) {
     Question question;
-    question.parameters = &parameters;
+    question.parameters = &options.parameters;
     question.layer = index;
     question.layers = options_.layers;
     question.k = view.keys;
@@ -223,7 +231,7 @@ CacheView KvCache::view(std::int64_t index, const NamedTensors& parameters) cons
     question.key = {view.positions, view.documents, view.lengths};
     question.query = question.key;
     question.kept = &view.kept;
-    view.keys = apply_moves(view.keys, encoding.moves(question, Role::Key), Role::Key, encoding.group(), dimensions.precision);
+    view.keys = move_keys(view.keys, encoding, question, options);
   }
   return view;
 }
@@ -236,7 +244,7 @@ Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const 
     throw Error(str("cache: q must have shape (", options_.batch, ", ", dimensions.heads, ", n, ", dimensions.head_dim,
                     "), found ", q.sizes()));
   if (!options.query_positions.defined()) throw Error("cache: read() needs query_positions");
-  const CacheView held = view(options.layer, options.parameters);
+  const CacheView held = view(options.layer, options);
   AttendOptions complete = options;
   complete.positions = held.positions;
   complete.documents = held.documents;

@@ -63,8 +63,11 @@ class KvCache {
   /// options.query_documents must be given; options.query_offsets as in AttendOptions.
   Attended read(const at::Tensor& q, const AttendOptions& options) const;
 
-  /// All tokens of a layer with their keys moved. `parameters` are the layer's trained tensors.
-  CacheView view(std::int64_t layer, const NamedTensors& parameters) const;
+  /// All tokens of a layer with their keys moved; of `options` the layer's trained tensors and after_moves are read.
+  CacheView view(std::int64_t layer, const AttendOptions& options) const;
+
+  /// (B, 1, 1) float64: the position that follows each row's newest token by one; 0 for an empty row.
+  at::Tensor next_positions(std::int64_t layer = 0) const;
 
   /// Drops the newest tokens: row b keeps its first lengths[b] in every layer. Throws Error when a row has fewer, or
   /// when the encoding keeps a running state that cannot go back.
@@ -80,6 +83,7 @@ class KvCache {
   };
 
   const Encoding& of_layer(std::int64_t layer) const;
+  at::Tensor next_of(const Layer& layer) const;
   void check_arrival(const Layer& layer, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
                      const std::vector<std::int64_t>& counts) const;
   Side arriving_side(const Layer& layer, const at::Tensor& k, const AttendOptions& options) const;
