@@ -192,7 +192,7 @@ class Loop {
     }
     if (!loss.requires_grad()) refuse("does not depend on any parameter");
     const double value = loss.item<double>();
-    if (!std::isfinite(value)) refuse(str("is ", value));
+    if (!std::isfinite(value)) refuse(str("is ", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"));
     (options_.accumulation == 1 ? loss : loss / static_cast<double>(options_.accumulation)).backward();
     return value;
   }

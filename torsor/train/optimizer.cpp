@@ -104,7 +104,8 @@ double AdamW::clip_gradients(double limit) {
 }
 
 void AdamW::report_norm(double norm) const {
-  const std::string where = str("step ", updates_ + 1, ": the norm of the gradients is ", norm);
+  const std::string where =
+      str("step ", updates_ + 1, ": the norm of the gradients is ", std::isnan(norm) ? "nan" : "inf");
   for (const NamedParameter& parameter : parameters_) {
     const at::Tensor& gradient = parameter.tensor.grad();
     if (gradient.defined() && !at::isfinite(gradient).all().item<bool>()) {
