@@ -46,14 +46,16 @@ class Learned : public Encoding {
 
   CacheContract cache(std::int64_t) const override {
     CacheContract contract;
-    contract.shift = "learned is part of the hidden states: cached keys and values keep the positions they were made at";
+    contract.shift =
+        "learned is part of the hidden states: cached keys and values keep the positions they were made at";
     contract.evict = "exact";
     contract.note = "keys are kept as they are; their positions are fixed at arrival";
     return contract;
   }
 
   double define_embedding(double position, std::int64_t channel, const PlainParameters& parameters) const override {
-    if (position < 0 || position >= static_cast<double>(length_) || position != std::trunc(position)) refuse(position, "");
+    if (position < 0 || position >= static_cast<double>(length_) || position != std::trunc(position))
+      refuse(position, "");
     const std::int64_t entry = static_cast<std::int64_t>(position) * dimensions_.width + channel;
     return plain(parameters, table_name_).at(static_cast<std::size_t>(entry));
   }
@@ -61,8 +63,9 @@ class Learned : public Encoding {
  private:
   /// Throws for the first position that has no row; written so that NaN has none either.
   void check(const at::Tensor& positions) const {
-    const at::Tensor good =
-        positions.ge(0).logical_and(positions.lt(static_cast<double>(length_))).logical_and(positions.eq(positions.floor()));
+    const at::Tensor good = positions.ge(0)
+                                .logical_and(positions.lt(static_cast<double>(length_)))
+                                .logical_and(positions.eq(positions.floor()));
     if (good.all().item<bool>()) return;
     const at::Tensor first = good.logical_not().nonzero().select(0, 0).to(at::kCPU);
     const std::int64_t row = first[0].item<std::int64_t>(), token = first[1].item<std::int64_t>();
@@ -70,8 +73,8 @@ class Learned : public Encoding {
   }
 
   [[noreturn]] void refuse(double position, const std::string& where) const {
-    throw Error(str("learned: position ", print(Value(position)), where, " has no vector: the table of length=", length_,
-                    " holds the whole positions from 0 to ", length_ - 1));
+    throw Error(str("learned: position ", print(Value(position)), where, " has no vector: the table of length=",
+                    length_, " holds the whole positions from 0 to ", length_ - 1));
   }
 
   std::string table_name_;
@@ -93,7 +96,6 @@ NameInfo learned_name() {
        .type = KeyInfo::Type::Integer,
        .fallback = 0.0,
        .about = "rows of the table; 0 = the model's training length",
-       .words = {},
        .low = 0,
        .high = 1 << 24},
   };

@@ -12,7 +12,8 @@ class Sinusoidal : public Encoding {
   Sinusoidal(const Dimensions& dimensions, double base, bool halves)
       : Encoding(dimensions), base_(base), halves_(halves) {
     for (std::int64_t i = 0; i < dimensions.width / 2; ++i)
-      frequency_.push_back(std::exp(-std::log(base) * static_cast<double>(2 * i) / static_cast<double>(dimensions.width)));
+      frequency_.push_back(
+          std::exp(-std::log(base) * static_cast<double>(2 * i) / static_cast<double>(dimensions.width)));
   }
 
   Traits traits() const override {
@@ -24,17 +25,18 @@ class Sinusoidal : public Encoding {
 
   at::Tensor embedding(const Side& tokens, const NamedTensors&) const override {
     const at::Tensor positions = distinct_positions(tokens).to(at::kDouble);
-    const at::Tensor frequency =
-        at::tensor(frequency_, at::TensorOptions().dtype(at::kDouble)).to(positions.device());
+    const at::Tensor frequency = at::tensor(frequency_, at::TensorOptions().dtype(at::kDouble)).to(positions.device());
     const at::Tensor angle = positions.unsqueeze(2) * frequency;  // (B|1, T, C/2)
-    at::Tensor vectors = halves_ ? at::cat({angle.sin(), angle.cos()}, 2) : at::stack({angle.sin(), angle.cos()}, 3).flatten(2);
+    at::Tensor vectors =
+        halves_ ? at::cat({angle.sin(), angle.cos()}, 2) : at::stack({angle.sin(), angle.cos()}, 3).flatten(2);
     if (tokens.documents.defined()) vectors = vectors.masked_fill(tokens.documents.lt(0).unsqueeze(2), 0);
     return vectors.expand({tokens.positions.size(0), tokens.tokens(), dimensions_.width});
   }
 
   CacheContract cache(std::int64_t) const override {
     CacheContract contract;
-    contract.shift = "sinusoidal is part of the hidden states: cached keys and values keep the positions they were made at";
+    contract.shift =
+        "sinusoidal is part of the hidden states: cached keys and values keep the positions they were made at";
     contract.evict = "exact";
     contract.note = "keys are kept as they are; their positions are fixed at arrival";
     return contract;
@@ -44,7 +46,8 @@ class Sinusoidal : public Encoding {
     const std::int64_t half = dimensions_.width / 2;
     const std::int64_t plane = halves_ ? channel % half : channel / 2;
     const bool sine = halves_ ? channel < half : channel % 2 == 0;
-    const double angle = position / std::pow(base_, static_cast<double>(2 * plane) / static_cast<double>(dimensions_.width));
+    const double angle =
+        position / std::pow(base_, static_cast<double>(2 * plane) / static_cast<double>(dimensions_.width));
     return sine ? std::sin(angle) : std::cos(angle);
   }
 
@@ -69,7 +72,6 @@ NameInfo sinusoidal_name() {
        .type = KeyInfo::Type::Number,
        .fallback = 10000.0,  // the paper's
        .about = "the slowest wave is near 2 pi base tokens long",
-       .words = {},
        .low = 1,
        .high = 1e300},
       {.name = "order",

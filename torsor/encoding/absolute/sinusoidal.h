@@ -5,7 +5,8 @@
 
 namespace torsor {
 
-/// `sinusoidal(base=10000, order=interleaved)`: frequency f_i = base^(-2i/C), i < C/2 (Vaswani et al. 2017, section 3.5).
+/// `sinusoidal(base=10000, order=interleaved)`: frequency f_i = base^(-2i/C), i < C/2 (Vaswani et al. 2017,
+/// section 3.5).
 ///
 ///   order=interleaved   channels 2i, 2i + 1 = sin(p f_i), cos(p f_i)     (the paper)
 ///   order=halves        channels i, i + C/2 = sin(p f_i), cos(p f_i)     (Marian, RoFormer)

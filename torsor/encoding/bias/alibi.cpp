@@ -92,15 +92,15 @@ NameInfo alibi_name() {
        .type = KeyInfo::Type::Number,
        .fallback = 8.0,  // the paper's
        .about = "the last head's slope is 2^-max_exponent",
-       .words = {},
        .low = 0,
        .high = 126,  // 2^-126 is the smallest normal float32
        .open_low = true},
-      {.name = "learn",
-       .type = KeyInfo::Type::Boolean,
-       .fallback = false,
-       .about = "train the slopes, starting at the formula's values",
-       .words = {}},
+      {
+          .name = "learn",
+          .type = KeyInfo::Type::Boolean,
+          .fallback = false,
+          .about = "train the slopes, starting at the formula's values",
+      },
   };
   info.make = [](MakeRequest& request) {
     return std::make_unique<Alibi>(request.dimensions, request.prefix, request.settings.number("max_exponent"),

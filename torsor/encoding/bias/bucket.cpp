@@ -25,8 +25,9 @@ std::vector<double> bucket_bounds(const Buckets& rule) {
 }
 
 at::Tensor bucket_of(const Buckets& rule, const at::Tensor& distance) {
-  const at::Tensor bounds = at::tensor(bucket_bounds(rule), at::TensorOptions().dtype(at::kDouble)).to(distance.device());
-  at::Tensor whole = at::round(distance.to(at::kDouble));  // at::round takes halves to even
+  const at::Tensor bounds =
+      at::tensor(bucket_bounds(rule), at::TensorOptions().dtype(at::kDouble)).to(distance.device());
+  at::Tensor whole = at::round(distance.to(at::kDouble)).contiguous();  // at::round takes halves to even
   at::Tensor after;
   if (rule.bidirectional) {
     after = whole.lt(0);
@@ -49,8 +50,8 @@ void check_buckets(const Buckets& rule, const std::string& who) {
     if (static_cast<double>(exact) >= kFarLogDistance)
       throw UsageError(str(who, ": buckets=", rule.buckets, " leaves no logarithmic half below 2^20, give fewer"));
   } else if (rule.max_distance <= exact) {
-    throw UsageError(str(who, ": max_distance=", rule.max_distance, " must be larger than ", exact, ", as the first ", exact,
-                         " distances have buckets of their own"));
+    throw UsageError(str(who, ": max_distance=", rule.max_distance, " must be larger than ", exact, ", as the first ",
+                         exact, " distances have buckets of their own"));
   }
 }
 

@@ -77,7 +77,8 @@ NameInfo cope_name() {
   info.name = "cope";
   info.summary = "positions that count only the tokens a query cares about, by gates that read the content";
   info.formula =
-      "g_ij = sigmoid(logit_ij);  p_ij = min(g_ij + ... + g_ii, length - 1);  b = q_i . table[p_ij], linear between rows";
+      "g_ij = sigmoid(logit_ij);  p_ij = min(g_ij + ... + g_ii, length - 1);  b = q_i . table[p_ij], linear between "
+      "rows";
   info.source = "Golovneva, Wang, Weston, Sukhbaatar 2024 (arXiv 2405.18719), section 4";
   info.page = "cope";
   info.keys = {
@@ -85,7 +86,6 @@ NameInfo cope_name() {
        .type = KeyInfo::Type::Integer,
        .fallback = 64.0,  // the paper's experiments
        .about = "rows of the table; counts stop at length - 1",
-       .words = {},
        .low = 1,
        .high = 65536},
   };

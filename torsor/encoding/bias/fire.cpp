@@ -64,14 +64,16 @@ class Fire : public Encoding {
     CacheContract contract;
     contract.shift = contract.evict = "exact";
     contract.note =
-        "a shift equals a fresh pass at the new positions, but not the pass before it: the bias reads the query's absolute position";
+        "a shift equals a fresh pass at the new positions, but not the pass before it: the bias reads the query's "
+        "absolute position";
     return contract;
   }
 
   double define_bias(const PlainPair& pair, const PlainParameters& parameters) const override {
     const double c = plain(parameters, prefix_ + ".c").at(0), mu = plain(parameters, prefix_ + ".mu").at(0);
     const double longest = std::max(pair.pq[0], std::abs(mu * length_));
-    const double z = std::log(std::abs(c * (pair.pq[0] - pair.pk[0])) + 1) / (std::log(std::abs(c * longest) + 1) + 1e-6);
+    const double z =
+        std::log(std::abs(c * (pair.pq[0] - pair.pk[0])) + 1) / (std::log(std::abs(c * longest) + 1) + 1e-6);
     const std::vector<double>& w1 = plain(parameters, prefix_ + ".w1");
     const std::vector<double>& b1 = plain(parameters, prefix_ + ".b1");
     const std::vector<double>& w2 = plain(parameters, prefix_ + ".w2");
@@ -94,7 +96,8 @@ NameInfo fire_name() {
   info.name = "fire";
   info.summary = "a small trained network of the distance divided, in logarithms, by the query's position";
   info.formula =
-      "b = b2_h + w2_h . relu(w1 z + b1);  z = ln(1 + |c n|) / (ln(1 + |c max(p_q, |mu length|)|) + 1e-6);  n = p_q - p_k";
+      "b = b2_h + w2_h . relu(w1 z + b1);  z = ln(1 + |c n|) / (ln(1 + |c max(p_q, |mu length|)|) + 1e-6);  n = p_q - "
+      "p_k";
   info.source = "Li et al. 2024 (arXiv 2310.04418), section 3";
   info.page = "fire";
   info.keys = {
@@ -102,14 +105,12 @@ NameInfo fire_name() {
        .type = KeyInfo::Type::Integer,
        .fallback = 32.0,  // the paper's
        .about = "hidden units of the network",
-       .words = {},
        .low = 1,
        .high = 4096},
       {.name = "length",
        .type = KeyInfo::Type::Number,
        .fallback = 512.0,  // the paper's
        .about = "where the threshold mu * length starts, in tokens",
-       .words = {},
        .low = 0,
        .high = 1e12,
        .open_low = true},

@@ -67,7 +67,8 @@ NameInfo kerple_name() {
   NameInfo info;
   info.name = "kerple";
   info.summary = "a penalty that grows like a logarithm (or a power) of the distance, two trained numbers a head";
-  info.formula = "b = -r1 ln(1 + r2 |n|), or -r1 |n|^r2 with kind=power;  n = p_q - p_k;  r1, r2 >= 0.01, power r2 <= 2";
+  info.formula =
+      "b = -r1 ln(1 + r2 |n|), or -r1 |n|^r2 with kind=power;  n = p_q - p_k;  r1, r2 >= 0.01, power r2 <= 2";
   info.source = "Chi, Fan, Ramadge, Rudnicky 2022 (arXiv 2205.09921), section 4";
   info.page = "kerple";
   info.keys = {

@@ -60,7 +60,6 @@ NameInfo sandwich_name() {
        .type = KeyInfo::Type::Integer,
        .fallback = 128.0,  // the paper's
        .about = "channels of the sinusoidal vector, even",
-       .words = {},
        .low = 2,
        .high = 65536},
   };

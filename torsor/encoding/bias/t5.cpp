@@ -85,8 +85,8 @@ NameInfo t5_name() {
   info.name = "t5";
   info.summary = "a trained table: near distances have a row each, far ones share rows on a logarithmic scale";
   info.formula =
-      "b = table[bucket(n)][h], n = p_q - p_k;  e = buckets/2;  n < e: n, else e + floor(ln(n/e) / ln(max_distance/e) * "
-      "(buckets - e)), at most buckets - 1";
+      "b = table[bucket(n)][h], n = p_q - p_k;  e = buckets/2;  n < e: n, else "
+      "e + floor(ln(n/e) / ln(max_distance/e) * (buckets - e)), at most buckets - 1";
   info.source = "Raffel et al. 2020 (arXiv 1910.10683), section 2.1";
   info.page = "t5";
   info.keys = {
@@ -94,31 +94,32 @@ NameInfo t5_name() {
        .type = KeyInfo::Type::Integer,
        .fallback = 32.0,
        .about = "rows of the table",
-       .words = {},
        .low = 2,
        .high = 65536},
       {.name = "max_distance",
        .type = KeyInfo::Type::Integer,
        .fallback = 128.0,
-       .about = "distance in tokens from which far=clamp tells nothing apart and far=wrap starts again (far=log ignores it)",
-       .words = {},
+       .about =
+           "distance in tokens from which far=clamp tells nothing apart and far=wrap starts again (far=log ignores it)",
        .low = 2,
        .high = kFarLogDistance},
-      {.name = "bidirectional",
-       .type = KeyInfo::Type::Boolean,
-       .fallback = false,
-       .about = "half of the rows for keys before the query, half for keys after it",
-       .words = {}},
+      {
+          .name = "bidirectional",
+          .type = KeyInfo::Type::Boolean,
+          .fallback = false,
+          .about = "half of the rows for keys before the query, half for keys after it",
+      },
       {.name = "far",
        .type = KeyInfo::Type::Word,
        .fallback = std::string("clamp"),
        .about = "far distances: clamp = the last row, wrap = modulo max_distance, log = rows spread up to 2^20",
        .words = {"clamp", "wrap", "log"}},
-      {.name = "shared",
-       .type = KeyInfo::Type::Boolean,
-       .fallback = false,
-       .about = "one table for all layers, not one a layer",
-       .words = {}},
+      {
+          .name = "shared",
+          .type = KeyInfo::Type::Boolean,
+          .fallback = false,
+          .about = "one table for all layers, not one a layer",
+      },
   };
   info.make = [](MakeRequest& request) {
     const Settings& settings = request.settings;

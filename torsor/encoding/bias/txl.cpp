@@ -87,7 +87,8 @@ class Txl : public Encoding {
       const double feature = sine ? std::sin(angle) : std::cos(angle);
       for (std::int64_t d = 0; d < dimensions_.head_dim; ++d) {
         const auto row = static_cast<std::size_t>(pair.head * dimensions_.head_dim + d);
-        sum += (pair.q[d] + v.at(row)) * w.at(row * static_cast<std::size_t>(width) + static_cast<std::size_t>(c)) * feature;
+        sum += (pair.q[d] + v.at(row)) * w.at(row * static_cast<std::size_t>(width) + static_cast<std::size_t>(c)) *
+               feature;
       }
     }
     return pair.scale * sum;
@@ -126,7 +127,8 @@ NameInfo txl_name() {
   };
   info.make = [](MakeRequest& request) {
     if (request.dimensions.width % 2 != 0)
-      throw UsageError(str("txl needs an even model width for its sines and cosines, found width ", request.dimensions.width));
+      throw UsageError(
+          str("txl needs an even model width for its sines and cosines, found width ", request.dimensions.width));
     return std::make_unique<Txl>(request.dimensions, request.prefix, request.settings.word("order") == "halves");
   };
   return info;
