@@ -192,6 +192,11 @@ class Parts : public Encoding {
     return std::nullopt;
   }
 
+  bool frequencies_change(double from, double to) const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [&](const Part& part) { return part.encoding->frequencies_change(from, to); });
+  }
+
   std::vector<double> slopes() const override {
     std::vector<double> all;
     for (const Part& part : parts_)
@@ -279,6 +284,10 @@ class Layers : public Encoding {
   std::optional<RotationInfo> rotation(double length, const PlainParameters& parameters) const override {
     return pattern_.front()->rotation(length, parameters);
   }
+  bool frequencies_change(double from, double to) const override {
+    return std::any_of(pattern_.begin(), pattern_.end(),
+                       [&](const EncodingPointer& one) { return one->frequencies_change(from, to); });
+  }
   std::vector<std::string> content() const override {
     std::vector<std::string> all;
     for (const EncodingPointer& one : pattern_)
@@ -312,6 +321,12 @@ double Encoding::define_product(const PlainPair& pair, const PlainParameters&) c
   double sum = 0;
   for (std::int64_t c = 0; c < dimensions_.head_dim; ++c) sum += pair.q[c] * pair.k[c];
   return sum;
+}
+
+bool Encoding::frequencies_change(double from, double to) const {
+  if (!traits().length_dependent) return false;
+  const auto a = rotation(from, {}), b = rotation(to, {});
+  return a && b && (a->inv_freq != b->inv_freq || a->magnitude != b->magnitude);
 }
 
 EncodingPointer make_sum(std::vector<EncodingPointer> parts, const Dimensions& dimensions) {

@@ -30,6 +30,12 @@ namespace torsor {
 /// that Hugging Face transformers uses (encodings.md C1), to reproduce a checkpoint bit for bit.
 enum class Precision { Exact, HuggingFace };
 
+/// The encoding does not allow what was asked, and says why: an answer, not a fault (a learned table past its last row).
+class Refusal : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The model that an encoding is made for.
 struct Dimensions {
   std::int64_t heads = 1;         ///< query heads
@@ -199,6 +205,8 @@ class Encoding {
   /// The rotation for a document of T tokens; nothing when the encoding does not rotate or its frequencies are trained
   /// and not in `parameters`.
   virtual std::optional<RotationInfo> rotation(double /*length*/, const PlainParameters&) const { return std::nullopt; }
+  /// Whether anything that the encoding answers for a token differs between documents of two lengths.
+  virtual bool frequencies_change(double from, double to) const;
   /// ALiBi-like slopes a head; empty when there are none.
   virtual std::vector<double> slopes() const { return {}; }
   /// The bucket of each distance n = p_q - p_k; empty when there are none.

@@ -1,0 +1,135 @@
+#include "torsor/model/checkpoint.h"
+
+#include "torsor/base/file.h"
+#include "torsor/train/state.h"
+
+namespace torsor {
+namespace {
+
+constexpr const char* kFormat = "torsor-checkpoint-1";
+
+const Argument* find_argument(const Term& term, const char* key) {
+  for (const Argument& argument : term.arguments)
+    if (argument.key == key) return &argument;
+  return nullptr;
+}
+
+double number_of(const Term& term, const char* key, double fallback) {
+  const Argument* argument = find_argument(term, key);
+  const double* value = argument ? std::get_if<double>(&argument->value) : nullptr;
+  return value ? *value : fallback;
+}
+
+/// Hugging Face's rope_parameters for a rotary encoding that transformers has under the same definition, else null.
+Json rope_parameters(const ModelConfig& config) {
+  const Expression expression = parse(config.encoding);
+  if (expression.terms.size() != 1) return nullptr;
+  const Term& outer = expression.terms.front();
+  const Term& rope = outer.operands.empty() ? outer : outer.operands.front().expression.terms.front();
+  if (rope.name != "rope") return nullptr;
+  for (const Argument& argument : rope.arguments)
+    if (argument.key != "base" || !std::holds_alternative<double>(argument.value)) return nullptr;
+  Json parameters;
+  parameters["rope_theta"] = number_of(rope, "base", 10000);
+  const double length = number_of(outer, "train_length", static_cast<double>(config.train_length));
+  if (outer.name == "rope") {
+    parameters["rope_type"] = "default";
+  } else if (outer.name == "linear") {
+    parameters["rope_type"] = "linear";
+    parameters["factor"] = number_of(outer, "factor", 1);
+  } else if (outer.name == "llama3") {
+    parameters["rope_type"] = "llama3";
+    parameters["factor"] = number_of(outer, "factor", 8);
+    parameters["low_freq_factor"] = number_of(outer, "low_freq_factor", 1);
+    parameters["high_freq_factor"] = number_of(outer, "high_freq_factor", 4);
+    parameters["original_max_position_embeddings"] = number_of(outer, "train_length", 8192);
+  } else if (outer.name == "yarn") {
+    parameters["rope_type"] = "yarn";
+    parameters["factor"] = number_of(outer, "factor", 1);
+    parameters["original_max_position_embeddings"] = length;
+    for (const Argument& argument : outer.arguments) {
+      if (argument.key == "mscale_all_dim") return nullptr;  // Hugging Face's Llama has no second correction
+      if (const double* value = std::get_if<double>(&argument.value)) parameters[argument.key] = *value;
+      if (const bool* value = std::get_if<bool>(&argument.value)) parameters[argument.key] = *value;
+    }
+    parameters.erase("train_length");
+  } else {
+    return nullptr;
+  }
+  return parameters;
+}
+
+void add_hugging_face_keys(Json& json, const ModelConfig& config) {
+  const Json rope = rope_parameters(config);
+  if (rope.is_null() || config.qk_norm != QkNorm::None) return;
+  for (const std::int64_t window : config.window)
+    if (window != 0) return;
+  json["architectures"] = {"LlamaForCausalLM"};
+  json["model_type"] = "llama";
+  json["hidden_size"] = config.width;
+  json["intermediate_size"] = config.mlp_width;
+  json["num_hidden_layers"] = config.layers;
+  json["num_attention_heads"] = config.heads;
+  json["num_key_value_heads"] = config.kv_heads;
+  json["head_dim"] = config.head_dim;
+  json["hidden_act"] = "silu";
+  json["rms_norm_eps"] = config.norm_eps;
+  json["tie_word_embeddings"] = config.tie_head;
+  json["vocab_size"] = config.vocabulary_size;
+  json["max_position_embeddings"] = config.train_length;
+  json["attention_bias"] = false;
+  json["mlp_bias"] = false;
+  json["rope_parameters"] = rope;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer) {
+  make_directories(folder);
+  std::map<std::string, at::Tensor> tensors;
+  for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.detach();
+  save_tensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
+  const ModelConfig& config = model.config();
+  Json json;
+  json["format"] = kFormat;
+  json["encoding"] = config.encoding;
+  json["model"] = model_to_json(config);
+  json["vocabulary_size"] = config.vocabulary_size;
+  json["train_length"] = config.train_length;
+  json["tokenizer"] = tokenizer;
+  add_hugging_face_keys(json, config);
+  write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
+}
+
+LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding, const std::string& precision) {
+  const std::string path = folder + "/config.json";
+  const Json json = read_json(path);
+  JsonObject object(json, path, JsonObject::Blame::data);
+  if (!object.has("format"))
+    object.fail(str("\"format\" is missing; a checkpoint of this project has \"", kFormat, "\""));
+  const auto format = object.get<std::string>("format");
+  if (format != kFormat) object.fail(str("format must be ", kFormat, ", found ", format));
+  const auto stored = object.get<std::string>("encoding");
+  const auto model = object.get<Json>("model");
+  const auto vocabulary = object.get<std::int64_t>("vocabulary_size");
+  const auto length = object.get<std::int64_t>("train_length");
+  const auto tokenizer = object.get<std::string>("tokenizer");
+  const std::string weights = folder + "/model.safetensors";
+  const TensorFile file = load_tensors(weights);
+  ModelConfig config;
+  try {
+    config = model_from_json(model, path + ": model");
+    config.vocabulary_size = vocabulary;
+    config.train_length = length;
+    config.encoding = print(parse(stored));
+    if (precision == "hf") config.precision = Precision::HuggingFace;
+    if (precision == "exact") config.precision = Precision::Exact;
+  } catch (const UsageError& error) {
+    // A bad word in a file is bad data, not a bad request.
+    throw Error(str(path, ": ", error.what()));
+  }
+  if (!encoding.empty()) config.encoding = print(parse(encoding));
+  return {Decoder(config, file.tensors, weights), tokenizer};
+}
+
+}  // namespace torsor

@@ -1,0 +1,24 @@
+// A checkpoint folder: config.json (the expression under "encoding") and model.safetensors.
+#pragma once
+
+#include <string>
+
+#include "torsor/model/decoder.h"
+
+namespace torsor {
+
+/// Writes both files, each in one step; weights first, so that a folder with a config is whole. `tokenizer` names what
+/// turned text into ids ("bytes", "tokens"). Where Hugging Face has the architecture (one plain rotary encoding and no
+/// extras), its keys are written beside ours, so that transformers loads the folder.
+void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer);
+
+struct LoadedModel {
+  Decoder model;
+  std::string tokenizer;
+};
+
+/// Reads a folder written by save_checkpoint. `encoding` replaces the stored expression when it is not empty (tensors
+/// must still fit). Throws Error naming the file and what is wrong.
+LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding = "", const std::string& precision = "");
+
+}  // namespace torsor

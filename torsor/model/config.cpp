@@ -1,0 +1,106 @@
+#include "torsor/model/config.h"
+
+#include <cmath>
+
+namespace torsor {
+namespace {
+
+const char* norm_name(QkNorm norm) {
+  return norm == QkNorm::None ? "none" : norm == QkNorm::Before ? "before" : "after";
+}
+
+void at_least_one(const char* key, std::int64_t value) {
+  if (value < 1) throw UsageError(str("model: ", key, " must be at least 1, found ", value));
+}
+
+}  // namespace
+
+void ModelConfig::complete() {
+  at_least_one("width", width);
+  at_least_one("layers", layers);
+  at_least_one("heads", heads);
+  at_least_one("vocabulary_size", vocabulary_size);
+  if (kv_heads == 0) kv_heads = heads;
+  at_least_one("kv_heads", kv_heads);
+  if (heads % kv_heads != 0) throw UsageError(str("model: kv_heads ", kv_heads, " must divide heads ", heads));
+  if (head_dim == 0) {
+    if (width % heads != 0)
+      throw UsageError(str("model: width ", width, " does not divide by heads ", heads, "; give head_dim"));
+    head_dim = width / heads;
+  }
+  at_least_one("head_dim", head_dim);
+  if (mlp_width == 0) mlp_width = std::max<std::int64_t>(8, std::llround(static_cast<double>(width) / 3.0) * 8);
+  at_least_one("mlp_width", mlp_width);
+  if (!(norm_eps > 0)) throw UsageError(str("model: norm_eps must be above 0, found ", norm_eps));
+  if (window.size() > 1 && static_cast<std::int64_t>(window.size()) != layers)
+    throw UsageError(str("model: window lists ", window.size(), " layers, the model has ", layers));
+  for (const std::int64_t one : window)
+    if (one < 0) throw UsageError(str("model: window must be at least 1 (0 = none), found ", one));
+}
+
+Dimensions ModelConfig::dimensions() const {
+  Dimensions dimensions;
+  dimensions.heads = heads;
+  dimensions.kv_heads = kv_heads;
+  dimensions.head_dim = head_dim;
+  dimensions.width = width;
+  dimensions.train_length = train_length;
+  dimensions.layers = layers;
+  dimensions.precision = precision;
+  return dimensions;
+}
+
+std::int64_t ModelConfig::window_of(std::int64_t layer) const {
+  if (window.empty()) return 0;
+  return window.size() == 1 ? window.front() : window[static_cast<std::size_t>(layer)];
+}
+
+ModelConfig model_from_json(const Json& json, const std::string& source) {
+  JsonObject object(json, source);
+  ModelConfig config;
+  config.width = object.get<std::int64_t>("width", config.width);
+  config.layers = object.get<std::int64_t>("layers", config.layers);
+  config.heads = object.get<std::int64_t>("heads", config.heads);
+  config.kv_heads = object.get<std::int64_t>("kv_heads", config.kv_heads);
+  config.head_dim = object.get<std::int64_t>("head_dim", config.head_dim);
+  config.mlp_width = object.get<std::int64_t>("mlp_width", config.mlp_width);
+  config.tie_head = object.get<bool>("tie_head", config.tie_head);
+  const auto norm = object.get<std::string>("qk_norm", "none");
+  if (norm == "before") config.qk_norm = QkNorm::Before;
+  else if (norm == "after") config.qk_norm = QkNorm::After;
+  else if (norm != "none") object.fail(str("qk_norm must be none, before or after, found ", norm));
+  config.norm_eps = object.get<double>("norm_eps", config.norm_eps);
+  if (object.has("window")) {
+    if (json.at("window").is_array()) config.window = object.get<std::vector<std::int64_t>>("window");
+    else config.window = {object.get<std::int64_t>("window")};
+  }
+  if (object.get<bool>("kv_shift", false)) object.fail("kv_shift is not available in this version");
+  config.decay_positions = object.get<bool>("decay_positions", false);
+  const auto precision = object.get<std::string>("precision", "exact");
+  if (precision == "hf") config.precision = Precision::HuggingFace;
+  else if (precision != "exact") object.fail(str("precision must be exact or hf, found ", precision));
+  object.finish();
+  config.complete();
+  return config;
+}
+
+ModelConfig read_model_file(const std::string& path) { return model_from_json(read_json(path), path); }
+
+Json model_to_json(const ModelConfig& config) {
+  Json json;
+  json["width"] = config.width;
+  json["layers"] = config.layers;
+  json["heads"] = config.heads;
+  json["kv_heads"] = config.kv_heads;
+  json["head_dim"] = config.head_dim;
+  json["mlp_width"] = config.mlp_width;
+  json["tie_head"] = config.tie_head;
+  json["qk_norm"] = norm_name(config.qk_norm);
+  json["norm_eps"] = config.norm_eps;
+  json["window"] = config.window.empty() ? Json(0) : config.window.size() == 1 ? Json(config.window.front()) : Json(config.window);
+  json["decay_positions"] = config.decay_positions;
+  json["precision"] = config.precision == Precision::Exact ? "exact" : "hf";
+  return json;
+}
+
+}  // namespace torsor

@@ -1,0 +1,45 @@
+// The model's configuration: the JSON model file and the config.json of a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "torsor/base/json.h"
+#include "torsor/encoding/encoding.h"
+
+namespace torsor {
+
+enum class QkNorm { None, Before, After };
+
+/// A decoder in the Llama style. Zeros and empty values mean "derived": see complete().
+struct ModelConfig {
+  std::int64_t width = 128;     ///< C
+  std::int64_t layers = 4;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 0;    ///< 0 = heads
+  std::int64_t head_dim = 0;    ///< 0 = width / heads
+  std::int64_t mlp_width = 0;   ///< 0 = 8/3 of the width, to the nearest multiple of 8
+  bool tie_head = true;         ///< the output projection is the embedding
+  QkNorm qk_norm = QkNorm::None;      ///< RMS norm of q and k a head, before or after rotation
+  double norm_eps = 1e-5;
+  std::vector<std::int64_t> window;   ///< keys that a token sees, one a layer or one for all; 0 or empty = all
+  bool decay_positions = false;       ///< weight decay on positional scalars too
+  Precision precision = Precision::Exact;
+
+  std::int64_t vocabulary_size = 256;
+  std::int64_t train_length = 0;      ///< L
+  std::string encoding = "none";      ///< the expression
+
+  /// Fills in what is derived and checks the whole. Throws UsageError naming the key.
+  void complete();
+  Dimensions dimensions() const;
+  std::int64_t window_of(std::int64_t layer) const;  ///< 0 = none
+};
+
+/// Reads a model file (doors.md): only the keys of the architecture, every one optional, an unknown one an error.
+ModelConfig read_model_file(const std::string& path);
+ModelConfig model_from_json(const Json& json, const std::string& source);
+Json model_to_json(const ModelConfig& config);
+
+}  // namespace torsor

@@ -1,0 +1,219 @@
+#include "torsor/model/decoder.h"
+
+#include <cmath>
+#include <functional>
+
+#include "torsor/base/random.h"
+
+namespace torsor {
+namespace {
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return at::rms_norm(x, {x.size(-1)}, weight, eps);
+}
+
+/// A matrix product in `dtype`, from and to whatever the caller holds.
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype) {
+  return at::linear(x.to(dtype), weight.to(dtype));
+}
+
+at::Tensor drawn(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial,
+                 std::uint64_t seed) {
+  at::Tensor tensor = at::empty(shape, at::kFloat);
+  float* values = tensor.data_ptr<float>();
+  const std::size_t count = static_cast<std::size_t>(tensor.numel());
+  switch (initial.kind) {
+    case Initial::Kind::Constant: tensor.fill_(initial.a); break;
+    case Initial::Kind::Uniform: fill_uniform(values, count, initial.a, initial.b, seed, stream_of(name)); break;
+    case Initial::Kind::Normal: fill_normal(values, count, initial.a, initial.b, seed, stream_of(name)); break;
+    case Initial::Kind::Values:
+      if (initial.values.size() != count) throw Error(str("model: ", initial.values.size(), " initial values for ", name, " of ", count));
+      for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(initial.values[i]);
+      break;
+  }
+  return tensor;
+}
+
+Initial normal(double deviation) { return {Initial::Kind::Normal, 0, deviation, {}}; }
+Initial ones() { return {Initial::Kind::Constant, 1, 0, {}}; }
+
+}  // namespace
+
+// Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
+void Decoder::declare(const std::function<at::Tensor(const std::string&, const std::vector<std::int64_t>&, const Initial&, bool)>& tensor) {
+  const ModelConfig& c = config_;
+  const std::int64_t q_width = c.heads * c.head_dim, k_width = c.kv_heads * c.head_dim;
+  // evaluation.md: 0.02 for the embedding, 0.5 / sqrt(fan in) elsewhere, output projections over sqrt(2 layers).
+  const auto inner = [](std::int64_t fan_in) { return normal(0.5 / std::sqrt(static_cast<double>(fan_in))); };
+  const auto outer = [&](std::int64_t fan_in) { return normal(0.5 / std::sqrt(static_cast<double>(fan_in * 2 * c.layers))); };
+
+  embedding_ = tensor("model.embed_tokens.weight", {c.vocabulary_size, c.width}, normal(0.02), true);
+  std::map<std::string, at::Tensor> shared;
+  const auto shared_tensor = [&](const ParameterInfo& info) {
+    at::Tensor& one = shared[info.name];
+    if (!one.defined())
+      one = tensor("model.position." + info.name, info.shape, info.initial, info.decay || c.decay_positions);
+    return one;
+  };
+  const bool absolute = encoding_->traits().absolute;
+  if (absolute)
+    for (const ParameterInfo& info : encoding_->parameters(0))
+      if (info.shared) model_position_[info.name] = shared_tensor(info);
+
+  layers_.resize(static_cast<std::size_t>(c.layers));
+  for (std::int64_t index = 0; index < c.layers; ++index) {
+    Layer& layer = layers_[static_cast<std::size_t>(index)];
+    const std::string prefix = str("model.layers.", index, ".");
+    layer.attention_norm = tensor(prefix + "input_layernorm.weight", {c.width}, ones(), false);
+    layer.q = tensor(prefix + "self_attn.q_proj.weight", {q_width, c.width}, inner(c.width), true);
+    layer.k = tensor(prefix + "self_attn.k_proj.weight", {k_width, c.width}, inner(c.width), true);
+    layer.v = tensor(prefix + "self_attn.v_proj.weight", {k_width, c.width}, inner(c.width), true);
+    layer.o = tensor(prefix + "self_attn.o_proj.weight", {c.width, q_width}, outer(q_width), true);
+    if (c.qk_norm != QkNorm::None) {
+      layer.q_norm = tensor(prefix + "self_attn.q_norm.weight", {c.head_dim}, ones(), false);
+      layer.k_norm = tensor(prefix + "self_attn.k_norm.weight", {c.head_dim}, ones(), false);
+    }
+    for (const ParameterInfo& info : by_layer_[static_cast<std::size_t>(index)]->parameters(index)) {
+      layer.position[info.name] =
+          info.shared ? shared_tensor(info)
+                      : tensor(prefix + "self_attn.position." + info.name, info.shape, info.initial, info.decay || c.decay_positions);
+    }
+    layer.mlp_norm = tensor(prefix + "post_attention_layernorm.weight", {c.width}, ones(), false);
+    layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner(c.width), true);
+    layer.up = tensor(prefix + "mlp.up_proj.weight", {c.mlp_width, c.width}, inner(c.width), true);
+    layer.down = tensor(prefix + "mlp.down_proj.weight", {c.width, c.mlp_width}, outer(c.mlp_width), true);
+  }
+  final_norm_ = tensor("model.norm.weight", {c.width}, ones(), false);
+  head_ = c.tie_head ? embedding_ : tensor("lm_head.weight", {c.vocabulary_size, c.width}, inner(c.width), true);
+}
+
+Decoder::Decoder(ModelConfig config, std::uint64_t seed) : config_(std::move(config)) {
+  config_.complete();
+  encoding_ = make_encoding(config_.encoding, config_.dimensions());
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) by_layer_.push_back(layer_encoding(encoding_, layer));
+  declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial, bool decay) {
+    at::Tensor tensor = drawn(name, shape, initial, seed);
+    parameters_.push_back({name, tensor, decay});
+    return tensor;
+  });
+}
+
+Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source)
+    : config_(std::move(config)) {
+  config_.complete();
+  encoding_ = make_encoding(config_.encoding, config_.dimensions());
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) by_layer_.push_back(layer_encoding(encoding_, layer));
+  declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial&, bool decay) {
+    const auto found = weights.find(name);
+    if (found == weights.end()) throw Error(str(source, ": the tensor ", name, " is missing"));
+    if (found->second.sizes() != at::IntArrayRef(shape))
+      throw Error(str(source, ": the tensor ", name, " must have shape ", at::IntArrayRef(shape), ", found ", found->second.sizes()));
+    if (!found->second.is_floating_point())
+      throw Error(str(source, ": the tensor ", name, " must hold real numbers, found ", found->second.scalar_type()));
+    at::Tensor tensor = found->second.to(at::kFloat).contiguous();
+    parameters_.push_back({name, tensor, decay});
+    return tensor;
+  });
+  for (const auto& [name, tensor] : weights) {
+    bool known = false;
+    for (const ModelParameter& parameter : parameters_) known = known || parameter.name == name;
+    if (!known) throw Error(str(source, ": the tensor ", name, " has no place in the model"));
+  }
+}
+
+std::int64_t Decoder::parameter_count() const {
+  std::int64_t count = 0;
+  for (const ModelParameter& parameter : parameters_) count += parameter.tensor.numel();
+  return count;
+}
+
+void Decoder::require_gradients() {
+  for (ModelParameter& parameter : parameters_) parameter.tensor.requires_grad_(true);
+}
+
+at::Tensor Decoder::block(const Layer& layer, std::int64_t index, const at::Tensor& input, const AttendOptions& given,
+                          const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) const {
+  const ModelConfig& c = config_;
+  const std::int64_t batch = input.size(0), tokens = input.size(1);
+  const at::Tensor x = rms_norm(input, layer.attention_norm, c.norm_eps);
+  const auto heads = [&](const at::Tensor& weight, std::int64_t count) {
+    return project(x, weight, dtype).view({batch, tokens, count, c.head_dim}).transpose(1, 2);
+  };
+  at::Tensor q = heads(layer.q, c.heads), k = heads(layer.k, c.kv_heads);
+  const at::Tensor v = heads(layer.v, c.kv_heads);
+
+  AttendOptions options = given;
+  options.layer = index;
+  options.parameters = layer.position;
+  options.x = x;
+  if (const std::int64_t window = c.window_of(index); window > 0) options.window = window;
+  if (c.qk_norm == QkNorm::Before) {
+    q = rms_norm(q, layer.q_norm.to(q.scalar_type()), c.norm_eps);
+    k = rms_norm(k, layer.k_norm.to(k.scalar_type()), c.norm_eps);
+  } else if (c.qk_norm == QkNorm::After) {
+    options.after_moves = [&](const at::Tensor& moved, Role role) {
+      const at::Tensor& weight = role == Role::Query ? layer.q_norm : layer.k_norm;
+      return rms_norm(moved, weight.to(moved.scalar_type()), c.norm_eps);
+    };
+  }
+  const Encoding& encoding = *by_layer_[static_cast<std::size_t>(index)];
+  const at::Tensor mixed = cache ? cache->attend(q, k, v, options, counts).out : attend(q, k, v, encoding, options);
+  const at::Tensor attended = input + project(mixed.transpose(1, 2).reshape({batch, tokens, -1}), layer.o, dtype);
+
+  const at::Tensor u = rms_norm(attended, layer.mlp_norm, c.norm_eps);
+  const at::Tensor gated = at::silu(project(u, layer.gate, dtype)) * project(u, layer.up, dtype);
+  return attended + project(gated, layer.down, dtype);
+}
+
+at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarType dtype) const {
+  if (batch.tokens.dim() != 2 || batch.tokens.scalar_type() != at::kLong)
+    throw Error(str("model: tokens must be int64 of shape (B, T), found ", batch.tokens.scalar_type(), " ", batch.tokens.sizes()));
+  AttendOptions options;
+  options.layers = config_.layers;
+  options.positions = batch.positions;
+  options.documents = batch.documents;
+  if (cache && !options.positions.defined()) {
+    // Every layer must see the same numbers, so they are taken once, before the first layer appends.
+    const at::Tensor count = at::arange(batch.tokens.size(1), at::kDouble).view({1, -1, 1});
+    options.positions = cache->next_positions() + count;
+  }
+  at::Tensor h = at::embedding(embedding_, batch.tokens);
+  if (encoding_->traits().absolute) {
+    Side side;
+    const std::int64_t rows = batch.tokens.size(0), tokens = batch.tokens.size(1);
+    side.positions = options.positions.defined() ? options.positions.to(at::kDouble)
+                                                 : at::arange(tokens, at::kDouble).view({1, tokens, 1}).expand({rows, tokens, 1});
+    side.documents = batch.documents;
+    const at::Tensor added = encoding_->embedding(side, model_position_);
+    if (added.defined()) h = h + added.to(h.scalar_type());
+  }
+  for (std::int64_t index = 0; index < config_.layers; ++index)
+    h = block(layers_[static_cast<std::size_t>(index)], index, h, options, batch.counts, cache, dtype);
+  return rms_norm(h, final_norm_, config_.norm_eps);
+}
+
+at::Tensor Decoder::logits(const at::Tensor& hidden, at::ScalarType dtype) const {
+  return project(hidden, head_, dtype).to(hidden.scalar_type());
+}
+
+at::Tensor Decoder::token_losses(const at::Tensor& windows, at::ScalarType dtype) const {
+  if (windows.dim() != 2 || windows.size(1) < 2)
+    throw Error(str("model: windows must have shape (B, T + 1) with T at least 1, found ", windows.sizes()));
+  const std::int64_t rows = windows.size(0), tokens = windows.size(1) - 1;
+  TokenBatch batch;
+  batch.tokens = windows.narrow(1, 0, tokens);
+  const at::Tensor scores = logits(hidden(batch, nullptr, dtype), dtype).flatten(0, 1);
+  const at::Tensor targets = windows.narrow(1, 1, tokens).reshape({-1});
+  return at::cross_entropy_loss(scores, targets, {}, at::Reduction::None).view({rows, tokens});
+}
+
+KvCache Decoder::make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype) const {
+  CacheOptions options;
+  options.capacity = capacity;
+  options.batch = batch;
+  options.layers = config_.layers;
+  options.dtype = dtype;
+  return KvCache(encoding_, options);
+}
+
+}  // namespace torsor

@@ -1,0 +1,82 @@
+// A decoder in the Llama style whose positions are an encoding expression: RMS norm, SwiGLU, grouped queries, optional
+// QK-norm, tied or untied head, a window a layer. The model asks the encoding its questions and knows no names.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "torsor/attention/kv_cache.h"
+#include "torsor/model/config.h"
+
+namespace torsor {
+
+/// One trained tensor of a model.
+struct ModelParameter {
+  std::string name;   ///< Hugging Face's Llama names; positional tensors as model[.layers.N.self_attn].position.NAME
+  at::Tensor tensor;
+  bool decay = true;  ///< weight decay applies
+};
+
+/// The tokens of one call.
+struct TokenBatch {
+  at::Tensor tokens;     ///< (B, T) int64
+  at::Tensor positions;  ///< (B, T, axes); undefined = 0, 1, 2 ..., or going on from the cache
+  at::Tensor documents;  ///< (B, T) int64, -1 = padding; undefined = one document
+  at::Tensor counts;     ///< (B) int64: tokens of each row that exist (with a cache only); undefined = all
+};
+
+class Decoder {
+ public:
+  /// Weights drawn from `seed`; each tensor has a stream of its own named after it, so tensors of the same name and
+  /// shape start alike under every encoding. float32 on the CPU.
+  Decoder(ModelConfig config, std::uint64_t seed);
+  /// Weights by name, exactly those that the configuration needs. Throws Error naming the tensor that is missing, left
+  /// over or of another shape; `source` names the file.
+  Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source);
+
+  const ModelConfig& config() const { return config_; }
+  const Encoding& encoding() const { return *encoding_; }
+  const std::shared_ptr<const Encoding>& shared_encoding() const { return encoding_; }
+  const std::vector<ModelParameter>& parameters() const { return parameters_; }
+  std::int64_t parameter_count() const;
+
+  /// Hidden states after the last norm: (B, T, C) float32 (the weights' dtype). `dtype` is that of the matrix products.
+  at::Tensor hidden(const TokenBatch& batch, KvCache* cache = nullptr, at::ScalarType dtype = at::kFloat) const;
+  /// (B, T, vocabulary)
+  at::Tensor logits(const at::Tensor& hidden, at::ScalarType dtype = at::kFloat) const;
+  /// Cross entropy a target in nats, (B, T) float32, of windows (B, T + 1).
+  at::Tensor token_losses(const at::Tensor& windows, at::ScalarType dtype = at::kFloat) const;
+
+  /// A cache for this model.
+  KvCache make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype = at::kFloat) const;
+
+  /// Lets gradients flow into every parameter.
+  void require_gradients();
+
+ private:
+  struct Layer {
+    at::Tensor attention_norm, q, k, v, o, q_norm, k_norm, mlp_norm, gate, up, down;
+    NamedTensors position;
+  };
+
+  void declare(const std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape,
+                                              const Initial& initial, bool decay)>& tensor);
+  at::Tensor block(const Layer& layer, std::int64_t index, const at::Tensor& input, const AttendOptions& options,
+                   const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) const;
+
+  ModelConfig config_;
+  std::shared_ptr<const Encoding> encoding_;
+  std::vector<std::shared_ptr<const Encoding>> by_layer_;
+  std::vector<ModelParameter> parameters_;
+  at::Tensor embedding_, final_norm_, head_;
+  NamedTensors model_position_;  ///< tensors that question 1 reads
+  std::vector<Layer> layers_;
+};
+
+}  // namespace torsor
