@@ -157,7 +157,8 @@ std::pair<at::Tensor, at::Tensor> Rotary::remembered(const at::Tensor& positions
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Table& table : tables_)
       if (table.type == type && table.regime == same && table.cosine.is_inference() == inference &&
-          table.positions.sizes() == positions.sizes() && table.positions.equal(positions))
+          table.positions.sizes() == positions.sizes() && table.positions.scalar_type() == positions.scalar_type() &&
+          table.positions.equal(positions))
         return {table.cosine, table.sine};
   }
   const c10::NoGradGuard no_gradient;
