@@ -1,0 +1,318 @@
+#include "tests/oracle/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/oracle/bias.h"
+#include "tests/oracle/rotary.h"
+
+namespace oracle {
+namespace {
+
+VarTensor variables(const Tensor& tensor, bool record) {
+  VarTensor vars;
+  vars.shape = tensor.shape;
+  for (double x : tensor.data) vars.data.push_back(record ? variable(x) : Var(x));
+  return vars;
+}
+
+std::vector<Var> row_of(const VarTensor& t, int b, int h, int i) {
+  std::vector<Var> row;
+  for (int d = 0; d < t.shape[3]; ++d) row.push_back(t.at(b, h, i, d));
+  return row;
+}
+
+std::vector<double> position_of(const Tensor& positions, int b, int i) {
+  std::vector<double> position;
+  for (int axis = 0; axis < positions.size(2); ++axis) position.push_back(positions.at(b, i, axis));
+  return position;
+}
+
+int length_of_row(const Case& c, int b) { return c.key_lengths ? static_cast<int>(c.key_lengths->at(b)) : c.keys(); }
+
+/// T of C4 and C7 for the document of query i: the largest position among its keys, plus one.
+double total_length(const Case& c, int b, int i) {
+  double largest = -1.0;
+  for (int j = 0; j < length_of_row(c, b); ++j) {
+    if (c.documents_k && c.documents_k->at(b, j) != c.documents_q->at(b, i)) continue;
+    largest = std::max(largest, c.positions_k.at(b, j, 0));
+  }
+  return largest + 1.0;
+}
+
+/// All that stays the same over the pairs of one head.
+struct Head {
+  int number = 0, key_head = 0;
+  std::vector<const Part*> parts;
+  std::vector<Rotary> rotaries;
+  std::vector<const Part*> rotary_parts;
+  const Part* txl = nullptr;
+  const Part* cope = nullptr;
+  double scale = 1.0;
+};
+
+Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& parameters, int number) {
+  Head head;
+  head.number = number;
+  head.key_head = number / (c.heads() / c.key_heads());
+  double softmax_factor = 1.0;
+  for (const Part& part : parts) {
+    if (!part.covers(number)) continue;
+    head.parts.push_back(&part);
+    if (is_rotary(part.term->name)) {
+      head.rotaries.emplace_back(part, c.head_dim(), parameters);
+      head.rotary_parts.push_back(&part);
+      softmax_factor *= head.rotaries.back().softmax_factor();
+    }
+    if (part.term->name == "txl") head.txl = &part;
+    if (part.term->name == "cope") head.cope = &part;
+    const bool reads_one_axis = is_plain_bias(part.term->name) || part.term->name == "txl";
+    if (reads_one_axis && c.positions_k.size(2) != 1) throw Error("a bias reads one axis, the positions have several");
+  }
+  if (head.txl != nullptr && !head.rotaries.empty()) throw Error("txl does not go with a rotation");
+  head.scale = c.scale ? *c.scale : softmax_factor / std::sqrt(static_cast<double>(c.head_dim()));
+  return head;
+}
+
+/// The product of q and k after their moves; `frequencies` has one list a rotary.
+Var moved_product(const Head& head, const std::vector<Var>& q, const std::vector<Var>& k,
+                  const std::vector<std::vector<Var>>& frequencies, const std::vector<double>& position_q,
+                  const std::vector<double>& position_k) {
+  std::vector<bool> turned(q.size(), false);
+  Var product = 0.0;
+  for (std::size_t r = 0; r < head.rotaries.size(); ++r) {
+    for (const Plane& plane : head.rotaries[r].planes()) {
+      for (int channel : {plane.a, plane.b}) {
+        if (turned[static_cast<std::size_t>(channel)]) throw Error("two rotations on one plane");
+        turned[static_cast<std::size_t>(channel)] = true;
+      }
+    }
+    product += head.rotaries[r].product(q, k, frequencies[r], position_q, position_k);
+  }
+  for (std::size_t d = 0; d < q.size(); ++d) {
+    if (!turned[d]) product += q[d] * k[d];
+  }
+  return product;
+}
+
+/// (q + v).(W R_n), before the scale.
+Var txl_product(const Part& part, const Parameters& parameters, int head, const std::vector<Var>& q, double distance) {
+  const VarTensor& v = parameter(parameters, *part.term, "v");
+  const VarTensor& w = parameter(parameters, *part.term, "w");
+  const bool halves = part.term->word("order", "halves") == "halves";
+  const std::vector<double> r = sinusoid(distance, w.shape[2], 10000.0, halves);
+  Var product = 0.0;
+  for (int d = 0; d < w.shape[1]; ++d) {
+    Var wr = 0.0;
+    for (int channel = 0; channel < w.shape[2]; ++channel) {
+      wr += w.at(head, d, channel) * r[static_cast<std::size_t>(channel)];
+    }
+    product += (q[static_cast<std::size_t>(d)] + v.at(head, d)) * wr;
+  }
+  return product;
+}
+
+/// CoPE's bias for every seen key, from their finished logits (B7).
+std::vector<Var> cope_bias(const Part& part, const Parameters& parameters, const std::vector<Var>& q,
+                           const std::vector<Var>& logits) {
+  const VarTensor& table = parameter(parameters, *part.term, "table");
+  const int length = table.shape[0];
+  std::vector<Var> bias(logits.size());
+  for (std::size_t j = 0; j < logits.size(); ++j) {
+    Var place = 0.0;
+    for (std::size_t t = j; t < logits.size(); ++t) place += sigmoid(logits[t]);
+    place = min(place, Var(length - 1.0));
+    const int below = static_cast<int>(std::floor(place.value));
+    const int above = static_cast<int>(std::ceil(place.value));
+    Var at_below = 0.0;
+    Var at_above = 0.0;
+    for (int d = 0; d < table.shape[1]; ++d) {
+      at_below += q[static_cast<std::size_t>(d)] * table.at(below, d);
+      at_above += q[static_cast<std::size_t>(d)] * table.at(above, d);
+    }
+    const Var share = place - static_cast<double>(below);
+    bias[j] = at_below * (Var(1.0) - share) + at_above * share;
+  }
+  return bias;
+}
+
+/// Logits of query i over the keys that it sees.
+std::vector<Var> logits_of_query(const Case& c, const Head& head, const Parameters& parameters, const VarTensor& q,
+                                 const VarTensor& k, int b, int i, const std::vector<int>& seen) {
+  const std::vector<Var> q_plain = row_of(q, b, head.number, i);
+  std::vector<Var> q_moved = q_plain;
+  if (head.txl != nullptr) {
+    const VarTensor& u = parameter(parameters, *head.txl->term, "u");
+    for (int d = 0; d < c.head_dim(); ++d) {
+      q_moved[static_cast<std::size_t>(d)] += u.at(head.number - head.txl->first_head, d);
+    }
+  }
+  const std::vector<double> position_q = position_of(c.positions_q, b, i);
+  double factor = 1.0;
+  for (const Part* part : head.parts) factor *= query_factor(*part->term, position_q[0]);
+  std::vector<std::vector<Var>> frequencies;
+  for (std::size_t r = 0; r < head.rotaries.size(); ++r) {
+    const int key_head = head.key_head - head.rotary_parts[r]->first_key_head;
+    frequencies.push_back(head.rotaries[r].frequencies(key_head, total_length(c, b, i)));
+  }
+
+  std::vector<Var> logits;
+  for (int j : seen) {
+    const std::vector<double> position_k = position_of(c.positions_k, b, j);
+    const std::vector<Var> key = row_of(k, b, head.key_head, j);
+    Var logit = moved_product(head, q_moved, key, frequencies, position_q, position_k) * (head.scale * factor);
+    for (const Part* part : head.parts) {
+      const int own = head.number - part->first_head;
+      if (part == head.txl) {
+        const double distance = position_q[0] - position_k[0];
+        logit += txl_product(*part, parameters, own, q_plain, distance) * head.scale;
+      } else if (is_plain_bias(part->term->name)) {
+        logit += plain_bias(*part, parameters, own, position_q[0], position_k[0]);
+      }
+    }
+    logits.push_back(logit);
+  }
+  if (head.cope != nullptr) {
+    if (!c.causal) throw Unsupported("cope counts backwards from the query: it needs a causal order");
+    const std::vector<Var> bias = cope_bias(*head.cope, parameters, q_plain, logits);
+    for (std::size_t j = 0; j < logits.size(); ++j) logits[j] += bias[j];
+  }
+  return logits;
+}
+
+/// The vectors that go on the embedding of every token (B, Tk, C), added up.
+void add_embedding(const Case& c, const std::vector<Part>& parts, Outputs& outputs) {
+  for (const Part& part : parts) {
+    const Term& term = *part.term;
+    if (term.name != "sinusoidal" && term.name != "learned") continue;
+    if (!c.x) throw Error("case '" + c.id + "': an embedding needs x for its width");
+    const int channels = c.x->size(2);
+    Tensor& sum = outputs["embedding"];
+    if (sum.data.empty()) sum = Tensor({c.rows(), c.keys(), channels});
+    for (int b = 0; b < c.rows(); ++b) {
+      for (int j = 0; j < c.keys(); ++j) {
+        const double p = c.positions_k.at(b, j, 0);
+        std::vector<double> row;
+        if (term.name == "sinusoidal") {
+          row = sinusoid(p, channels, term.number("base", 10000.0), term.word("order", "interleaved") == "halves");
+        } else {
+          const auto found = c.parameters.find(term.key() + ".table");
+          if (found == c.parameters.end()) throw Error("the case lacks the parameter '" + term.key() + ".table'");
+          if (p < 0.0 || p != std::floor(p) || p >= found->second.size(0)) {
+            throw Error("case '" + c.id + "': learned has no row for position " + std::to_string(p));
+          }
+          for (int d = 0; d < channels; ++d) row.push_back(found->second.at(static_cast<int>(p), d));
+        }
+        for (int d = 0; d < channels; ++d) sum.data[sum.index(b, j, d)] += row[static_cast<std::size_t>(d)];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool sees(const Case& c, int b, int i, int j) {
+  const int length = length_of_row(c, b);
+  if (j >= length) return false;
+  if (c.documents_k) {
+    const double mine = c.documents_q->at(b, i);
+    if (mine < 0.0 || mine != c.documents_k->at(b, j)) return false;
+  }
+  const int behind = i + length - c.queries() - j;  // how many tokens the key stands before the query
+  if (c.causal && behind < 0) return false;
+  if (c.window && c.causal && behind >= *c.window) return false;
+  if (c.window && !c.causal && std::abs(behind) >= *c.window) return false;
+  return true;
+}
+
+Computed compute(const Case& c, bool gradients) {
+  const bool record = gradients && c.grad_out.has_value();
+  Tape& tape = Tape::active();
+  tape.clear();
+  const Sum expression = parse(c.encoding);
+  const std::vector<Part> parts = parts_of(expression, c);
+  const VarTensor q = variables(c.q, record);
+  const VarTensor k = variables(c.k, record);
+  const VarTensor v = variables(c.v, record);
+  Parameters parameters;
+  for (const auto& [name, tensor] : c.parameters) parameters[name] = variables(tensor, record);
+  const std::size_t leaves = tape.size();
+
+  Computed computed;
+  Outputs& outputs = computed.outputs;
+  outputs["out"] = Tensor({c.rows(), c.heads(), c.queries(), c.value_dim()});
+  outputs["lse"] = Tensor({c.rows(), c.heads(), c.queries()}, -std::numeric_limits<double>::infinity());
+  Tensor& out = outputs["out"];
+  Tensor& lse = outputs["lse"];
+  std::vector<double> seeds;
+
+  for (int h = 0; h < c.heads(); ++h) {
+    const Head head = make_head(c, parts, parameters, h);
+    for (int b = 0; b < c.rows(); ++b) {
+      for (int i = 0; i < c.queries(); ++i) {
+        std::vector<int> seen;
+        for (int j = 0; j < c.keys(); ++j) {
+          if (sees(c, b, i, j)) seen.push_back(j);
+        }
+        if (seen.empty()) continue;
+        const std::vector<Var> logits = logits_of_query(c, head, parameters, q, k, b, i, seen);
+        double largest = logits[0].value;
+        for (const Var& logit : logits) {
+          largest = std::max(largest, logit.value);
+          computed.largest_logit = std::max(computed.largest_logit, std::abs(logit.value));
+        }
+        Var sum = 0.0;
+        std::vector<Var> weights;
+        for (const Var& logit : logits) {
+          weights.push_back(exp(logit - largest));
+          sum += weights.back();
+        }
+        lse.data[lse.index(b, h, i)] = largest + std::log(sum.value);
+        for (int d = 0; d < c.value_dim(); ++d) {
+          Var mean = 0.0;
+          for (std::size_t j = 0; j < seen.size(); ++j) mean += weights[j] / sum * v.at(b, head.key_head, seen[j], d);
+          out.data[out.index(b, h, i, d)] = mean.value;
+          if (record && mean.node >= 0) {
+            seeds.resize(tape.size(), 0.0);
+            seeds[static_cast<std::size_t>(mean.node)] += c.grad_out->at(b, h, i, d);
+          }
+        }
+      }
+    }
+  }
+  add_embedding(c, parts, outputs);
+  if (!record) return computed;
+
+  const Tape::Adjoints adjoints = tape.backward(seeds);
+  std::size_t next = 0;  // the leaves stand first, in the order in which they were made
+  const auto take = [&](const std::string& name, const Tensor& like) {
+    Tensor gradient(like.shape);
+    double largest = 0.0;
+    for (double& number : gradient.data) {
+      largest = std::max(largest, adjoints.magnitude[next]);
+      number = adjoints.sum[next++];
+    }
+    outputs[name] = std::move(gradient);
+    computed.term_sums[name] = largest;
+  };
+  take("grad.q", c.q);
+  take("grad.k", c.k);
+  take("grad.v", c.v);
+  for (const auto& [name, tensor] : c.parameters) take("grad.parameters." + name, tensor);
+  if (next != leaves) throw Error("the leaves of the tape were miscounted");
+  // An embedding goes on the tokens before attention reads them, not into `out`: its table has no gradient here.
+  for (const Part& part : parts) {
+    if (part.term->name == "learned") outputs.erase("grad.parameters." + part.term->key() + ".table");
+  }
+  return computed;
+}
+
+double objective(const Case& c) {
+  const Tensor out = compute(c, false).outputs.at("out");
+  double sum = 0.0;
+  for (std::size_t n = 0; n < out.data.size(); ++n) sum += c.grad_out->data[n] * out.data[n];
+  return sum;
+}
+
+}  // namespace oracle

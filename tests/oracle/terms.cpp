@@ -1,0 +1,104 @@
+#include "tests/oracle/terms.h"
+
+#include "tests/oracle/rotary.h"
+
+namespace oracle {
+namespace {
+
+void collect(const Sum& sum, const Part& range, const Case& c, std::vector<Part>& parts) {
+  for (const Term& term : sum) {
+    if (term.name == "heads") {
+      int total = 0;
+      for (const Item& item : term.items) total += item.count;
+      if (total != range.heads) {
+        throw Error("heads(...) speaks for " + std::to_string(total) + " heads, there are " +
+                    std::to_string(range.heads));
+      }
+      const int group = range.heads / range.key_heads;  // query heads that share a key head
+      int done = 0;
+      for (const Item& item : term.items) {
+        if (done % group != 0 || item.count % group != 0) throw Error("heads(...) cuts a group of query heads");
+        Part inner = range;
+        inner.first_head = range.first_head + done;
+        inner.heads = item.count;
+        inner.first_key_head = range.first_key_head + done / group;
+        inner.key_heads = item.count / group;
+        collect(item.sum, inner, c, parts);
+        done += item.count;
+      }
+    } else if (term.name == "layers") {
+      int period = 0;
+      for (const Item& item : term.items) period += item.count;
+      if (period == 0) throw Error("layers(...) is empty");
+      int start = 0;
+      for (const Item& item : term.items) {
+        const int place = c.layer % period;
+        if (place >= start && place < start + item.count) collect(item.sum, range, c, parts);
+        start += item.count;
+      }
+    } else {
+      Part part = range;
+      part.term = &term;
+      parts.push_back(part);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Part> parts_of(const Sum& sum, const Case& c) {
+  Part everything;
+  everything.heads = c.heads();
+  everything.key_heads = c.key_heads();
+  std::vector<Part> parts;
+  collect(sum, everything, c, parts);
+  return parts;
+}
+
+std::vector<ParameterInfo> parameters_of(const Sum& sum, const Case& c, int channels) {
+  std::vector<ParameterInfo> all;
+  for (const Part& part : parts_of(sum, c)) {
+    const Term* term = part.term;
+    while (is_scaling(term->name)) term = &term->inner();
+    const int H = part.heads;
+    const int D = c.head_dim();
+    const auto add = [&](const std::string& tensor, std::vector<int> shape) {
+      all.push_back({term->key() + "." + tensor, tensor, term, std::move(shape), part.key_heads});
+    };
+    if (term->name == "learned") add("table", {static_cast<int>(term->number("length")), channels});
+    if (term->name == "rope" && term->flag("learn", false)) {
+      add("log_freq", {-1, static_cast<int>(planes_of(*term, D).size())});
+    }
+    if (term->name == "alibi" && term->flag("learn", false)) add("slopes", {H});
+    // shared=true shares the table between layers; within one layer it says nothing
+    if (term->name == "t5") add("table", {static_cast<int>(term->number("buckets", 32)), H});
+    if (term->name == "kerple") {
+      add("r1", {H});
+      add("r2", {H});
+    }
+    if (term->name == "fire") {
+      const int hidden = static_cast<int>(term->number("hidden", 32));
+      add("w1", {hidden});
+      add("b1", {hidden});
+      add("w2", {H, hidden});
+      add("b2", {H});
+      add("c", {1});
+      add("mu", {1});
+    }
+    if (term->name == "cope") add("table", {static_cast<int>(term->number("length", 64)), D});
+    if (term->name == "txl") {
+      add("u", {H, D});
+      add("v", {H, D});
+      add("w", {H, D, channels});
+    }
+  }
+  return all;
+}
+
+const VarTensor& parameter(const Parameters& parameters, const Term& term, const std::string& tensor) {
+  const auto found = parameters.find(term.key() + "." + tensor);
+  if (found == parameters.end()) throw Error("the case lacks the parameter '" + term.key() + "." + tensor + "'");
+  return found->second;
+}
+
+}  // namespace oracle
