@@ -99,11 +99,9 @@ std::string format_significant(double value, int digits) {
 
 int decimals_for_spread(double sd, int limit) {
   if (!(sd > 0) || !std::isfinite(sd)) throw Error(str("decimals_for_spread: expected a positive number, got ", sd));
-  const int power = leading_power(sd, 3);
-  const int first_three = static_cast<int>(std::lround(sd / std::pow(10.0, power - 2)));
-  int decimals = -power;                                 // one digit of the deviation
-  if (first_three <= 354) decimals = 1 - power;          // two
-  if (first_three >= 950) decimals = -power;             // two digits of the next power of ten
+  const int power = leading_power(sd, 2);  // of the rounded value: 0.0996 begins with 1
+  const bool begins_with_1 = sd < 1.95 * std::pow(10.0, power);
+  const int decimals = begins_with_1 ? 1 - power : -power;
   return std::min(decimals, limit);
 }
 
@@ -111,6 +109,11 @@ std::string format_mean(double mean, const std::optional<double>& sd) {
   if (!sd || !(*sd > 0) || !std::isfinite(*sd) || !std::isfinite(mean)) return format_significant(mean, 3);
   if (std::abs(mean) >= 1e6) return format_significant(mean, 3);
   return format_decimals(mean, decimals_for_spread(*sd));
+}
+
+std::string format_mean_short(double mean, const std::optional<double>& sd) {
+  const std::string three = format_significant(mean, 3), allowed = format_mean(mean, sd);
+  return allowed.size() < three.size() ? allowed : three;
 }
 
 std::string format_mean_sd(double mean, const std::optional<double>& sd) {
@@ -127,7 +130,7 @@ std::string format_interval(const Interval& interval) {
   if (!(width > 0)) return str(format_significant(low), " to ", format_significant(high));
   // A quarter of a 95 % interval is about one standard deviation of the mean. An end that is not zero must not print
   // as zero: whether the interval holds zero is the question.
-  int decimals = decimals_for_spread(width / 4);
+  int decimals = std::clamp(-leading_power(width / 4, 1), 0, 6);
   const auto hides_sign = [](double value, int places) {
     return value != 0 && format_decimals(value, places).find_first_of("123456789") == std::string::npos;
   };

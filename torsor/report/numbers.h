@@ -18,18 +18,21 @@ std::string format_decimals(double value, int decimals);
 /// "1.04e7". "inf" and "nan" where it is not finite.
 std::string format_significant(double value, int digits = 3);
 
-/// The decimal places that a standard deviation allows, by the rule of the Particle Data Group (Review of Particle
-/// Physics, section 5.3): two digits of the deviation when its first three are 100..354, one when 355..949, and above
-/// that it counts as 1000 and keeps two. At most `limit`. Throws Error unless 0 < sd < infinity.
+/// The decimal places that a standard deviation allows: one digit of the deviation, two when it begins with 1 (0.03, 0.014).
+/// A deviation over a handful of seeds is itself known to no more than that: its relative error is about
+/// 1 / sqrt(2 (n - 1)), half of it at three seeds. At most `limit`. Throws Error unless 0 < sd < infinity.
 int decimals_for_spread(double sd, int limit = 6);
 
 /// A mean with those digits; three significant ones where the spread is not known or zero.
 std::string format_mean(double mean, const std::optional<double>& sd);
 
+/// format_mean with three significant digits at most: for labels and sentences, where the table has the rest.
+std::string format_mean_short(double mean, const std::optional<double>& sd);
+
 /// "7.42 +- 0.03" with the sign U+00B1, or the mean alone where the spread is not known or zero.
 std::string format_mean_sd(double mean, const std::optional<double>& sd);
 
-/// "-0.3 to 1.2": both ends with the same decimals, one more than the width of the interval needs at least.
+/// "-0.3 to 1.2": both ends with the same decimals: as a quarter of the width needs, and more where an end would print as 0.
 std::string format_interval(const Interval& interval);
 
 /// 835584 -> "836 k", 1.2e9 -> "1.2 G": three significant digits and a power of 1000.

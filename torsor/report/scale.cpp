@@ -191,19 +191,19 @@ double text_width(const std::string& text, double size) {
 std::string fit_text(const std::string& text, double size, double room) {
   std::size_t columns = display_width(text);
   std::string fitted = text;
-  while (columns > 1 && text_width(fitted, size) > room) fitted = shorten(text, --columns);
+  while (columns > 1 && text_width(fitted, size) > room + 1e-6) fitted = shorten(text, --columns);
   return fitted;
 }
 
-std::vector<std::string> fit_texts(const std::vector<std::string>& texts, double size, double room) {
+std::vector<std::string> fit_texts(const std::vector<std::string>& texts, double size, const std::vector<double>& rooms) {
   std::vector<std::string> fitted;
-  for (const std::string& text : texts) fitted.push_back(fit_text(text, size, room));
+  for (std::size_t i = 0; i < texts.size(); ++i) fitted.push_back(fit_text(texts[i], size, rooms[i]));
   std::map<std::string, std::size_t> uses;
   for (const std::string& text : fitted) ++uses[text];
   for (std::size_t i = 0; i < fitted.size(); ++i) {
     if (uses[fitted[i]] < 2) continue;
     const std::string place = str('#', i + 1);
-    fitted[i] = fit_text(texts[i], size, room - text_width(place + ' ', size)) + ' ' + place;
+    fitted[i] = fit_text(texts[i], size, rooms[i] - text_width(place + ' ', size)) + ' ' + place;
   }
   return fitted;
 }

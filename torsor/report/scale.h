@@ -43,7 +43,7 @@ double text_width(const std::string& text, double size);
 /// `text` shortened in its middle until text_width fits `room`.
 std::string fit_text(const std::string& text, double size, double room);
 
-/// fit_text of every text, with "#k" (its place from 1) in place of the end where two would look alike.
-std::vector<std::string> fit_texts(const std::vector<std::string>& texts, double size, double room);
+/// fit_text of every text to its own room, followed by "#k" (its place from 1) where two would look alike.
+std::vector<std::string> fit_texts(const std::vector<std::string>& texts, double size, const std::vector<double>& rooms);
 
 }  // namespace torsor::report

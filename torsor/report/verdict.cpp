@@ -93,12 +93,27 @@ std::string change_words(double before, double after) {
   return str(ratio > 1 ? "+" : "-", format_significant(std::abs(ratio - 1) * 100, 2), " %");
 }
 
+/// A curve that does not stay flat.
+struct Change {
+  double ratio;
+  std::string full;   // "rope from 7.41 to 10.4 (+41 %)"
+  std::string brief;  // "rope (+41 %)"
+};
+
+/// The changes, largest first; where there are many, without the figures that the table has anyway.
+std::string list_changes(std::vector<Change> changes) {
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& a, const Change& b) { return std::abs(std::log(a.ratio)) > std::abs(std::log(b.ratio)); });
+  std::vector<std::string> items;
+  for (const Change& change : changes) items.push_back(changes.size() > 3 ? change.brief : change.full);
+  return join(items);
+}
+
 /// Who stays flat, rises, falls, is no longer finite past the training length.
 void add_shapes(const Results& results, const std::string& task, std::int64_t home, const std::vector<std::int64_t>& lengths,
                 std::vector<std::string>& sentences) {
-  std::vector<std::string> flat, rising, falling, lost;
-  std::set<std::int64_t> flat_ends;
-  std::vector<std::int64_t> ends;
+  std::vector<std::string> flat, lost;
+  std::vector<Change> rising, falling;
   for (const std::string& encoding : encodings_of(results)) {
     const SummaryRow* start = row_at(results, encoding, task, home);
     const SummaryRow* end = nullptr;
@@ -115,13 +130,16 @@ void add_shapes(const Results& results, const std::string& task, std::int64_t ho
     }
     if (start == nullptr || !start->mean || end == nullptr) continue;
     const double before = *start->mean, after = *end->mean;
-    const std::string words = str(encoding, " from ", format_mean(before, start->sd), " to ", format_mean(after, end->sd),
-                                  end->length == lengths.back() ? "" : str(" at ", end->length), " (",
-                                  change_words(before, after), ")");
+    const std::string where = end->length == lengths.back() ? "" : str(" at ", end->length);
+    const std::string size = str(" (", change_words(before, after), ")");
+    const Change change{after / before,
+                        str(encoding, " from ", format_mean_short(before, start->sd), " to ",
+                            format_mean_short(after, end->sd), where, size),
+                        str(encoding, where, size)};
     if (after > before * (1 + kFlat)) {
-      rising.push_back(words);
+      rising.push_back(change);
     } else if (after < before * (1 - kFlat)) {
-      falling.push_back(words);
+      falling.push_back(change);
     } else {
       flat.push_back(end->length == lengths.back() ? encoding : str(encoding, " (to ", end->length, ")"));
     }
@@ -130,8 +148,8 @@ void add_shapes(const Results& results, const std::string& task, std::int64_t ho
     sentences.push_back(str("Flat up to ", lengths.back(), " (within ", kFlat * 100, " % of the perplexity at ", home, "): ",
                             join(flat), "."));
   }
-  if (!rising.empty()) sentences.push_back(str("Rising by ", lengths.back(), ": ", join(rising), "."));
-  if (!falling.empty()) sentences.push_back(str("Falling by ", lengths.back(), ": ", join(falling), "."));
+  if (!rising.empty()) sentences.push_back(str("Rising by ", lengths.back(), ": ", list_changes(rising), "."));
+  if (!falling.empty()) sentences.push_back(str("Falling by ", lengths.back(), ": ", list_changes(falling), "."));
   if (!lost.empty()) sentences.push_back(str("No longer finite: ", join(lost), "."));
 }
 

@@ -1,0 +1,403 @@
+#include "torsor/report/html.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "torsor/base/error.h"
+#include "torsor/report/charts.h"
+#include "torsor/report/html_style.h"
+#include "torsor/report/markup.h"
+#include "torsor/report/numbers.h"
+#include "torsor/report/statistics.h"
+#include "torsor/report/table.h"
+
+namespace torsor::report {
+namespace {
+
+/// A percentage and its sign, or a number and its spread, stay on one line.
+std::string keep_together(std::string text) {
+  for (const char* pair : {" %", " \u00b1 "}) {
+    for (std::size_t at = text.find(pair); at != std::string::npos; at = text.find(pair, at + 1)) {
+      text.replace(at, 1, "\u00a0");
+      if (pair[1] != '%') text.replace(at + 4, 1, "\u00a0");  // U+00A0 and U+00B1 are two bytes each
+    }
+  }
+  return text;
+}
+
+class Page {
+ public:
+  explicit Page(const Results& results) : results_(results), styles_(styles_of(results)) {}
+
+  std::string write() {
+    const std::vector<std::string> tasks = tasks_of(results_);
+    html_.raw("<!DOCTYPE html>\n").open("html", {{"lang", "en"}}).raw("\n");
+    head();
+    html_.open("body").raw("\n").open("main").raw("\n");
+    verdict();
+    for (const std::string& task : tasks) {
+      const std::string suffix = tasks.size() > 1 ? ": " + task : "";
+      length_section(task, suffix);
+      table_section(task, suffix);
+      cost_section(task, suffix);
+    }
+    training_section();
+    for (const std::string& task : tasks) position_section(task, tasks.size() > 1 ? ": " + task : "");
+    effect_section();
+    published_section();
+    settings_section();
+    html_.close().raw("\n").open("script").raw(report_script()).close();
+    html_.close().raw("\n").close().raw("\n");
+    return html_.finish();
+  }
+
+ private:
+  void head() {
+    const std::size_t count = encodings_of(results_).size();
+    html_.open("head").raw("\n").leaf("meta", {{"charset", "utf-8"}}).raw("\n");
+    html_.leaf("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}).raw("\n");
+    // The browser holds the page to its word: nothing can be fetched.
+    html_.leaf("meta", {{"http-equiv", "Content-Security-Policy"},
+                        {"content", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"}}).raw("\n");
+    html_.element("title", {}, str("Torsor: ", count, count == 1 ? " encoding" : " encodings", " compared")).raw("\n");
+    html_.open("style").raw(report_css()).close().raw("\n").close().raw("\n");
+  }
+
+  std::string facts() const {
+    const std::size_t encodings = encodings_of(results_).size(), seeds = seeds_of(results_).size();
+    std::string text = str("Torsor compared ", encodings, encodings == 1 ? " encoding" : " encodings");
+    if (const std::int64_t trained = training_length(results_); trained > 0) text += str(" \u00b7 trained at ", trained, " tokens");
+    std::int64_t steps = 0;
+    for (const Run& run : results_.runs) steps = std::max(steps, run.train.steps);
+    if (steps > 0) text += str(" \u00b7 ", steps, " steps");
+    text += str(" \u00b7 ", seeds, seeds == 1 ? " seed" : " seeds");
+    if (const auto found = results_.config.find("profile"); found != results_.config.end() && found->is_string()) {
+      text += " \u00b7 profile " + found->get<std::string>();
+    }
+    return text;
+  }
+
+  void verdict() {
+    html_.element("p", {{"class", "facts"}}, facts()).raw("\n");
+    const std::vector<std::string>& sentences = results_.verdict;
+    html_.element("h1", {}, sentences.empty() ? "Nothing was run." : keep_together(sentences.front())).raw("\n");
+    if (sentences.size() < 2) return;
+    html_.open("ul", {{"class", "verdict"}});
+    for (std::size_t i = 1; i < sentences.size(); ++i) html_.element("li", {}, keep_together(sentences[i]));
+    html_.close().raw("\n");
+  }
+
+  /// Begins a section with its heading; the caller closes it.
+  void section(const std::string& title, const std::string& note = "") {
+    const std::string id = str("section-", ++sections_);
+    html_.open("section", {{"aria-labelledby", id}}).raw("\n").element("h2", {{"id", id}}, title).raw("\n");
+    if (!note.empty()) html_.element("p", {{"class", "note"}}, keep_together(note)).raw("\n");
+  }
+
+  void end_section() { html_.close().raw("\n"); }
+
+  std::string next_id() { return str("chart-", ++charts_); }
+
+  /// A table in a box of its own that scrolls. The first row holds the headings, the first column names its row.
+  void rows_table(const Rows& rows, const std::string& caption, bool tall) {
+    html_.open("div", {{"class", tall ? "scroll tall" : "scroll"}, {"role", "region"}, {"aria-label", caption}, {"tabindex", "0"}});
+    html_.open("table").element("caption", {}, caption);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (i == 0) html_.open("thead");
+      if (i == 1) html_.open("tbody");
+      html_.open("tr");
+      for (std::size_t j = 0; j < rows[i].size(); ++j) {
+        if (i == 0) {
+          html_.element("th", {{"scope", "col"}, {"class", j == 0 ? "corner" : ""}}, rows[i][j]);
+        } else if (j == 0) {
+          html_.element("th", {{"scope", "row"}}, rows[i][j]);
+        } else {
+          html_.element("td", {}, rows[i][j]);
+        }
+      }
+      html_.close();
+      if (i == 0) html_.close();
+    }
+    if (rows.size() > 1) html_.close();
+    html_.close().close().raw("\n");
+  }
+
+  void folded(const Rows& rows, const std::string& caption) {
+    html_.open("details").element("summary", {}, "Numbers");
+    rows_table(rows, caption, rows.size() > 14);
+    html_.close().raw("\n");
+  }
+
+  void line_figure(LinePicture picture) {
+    html_.open("figure").raw("\n");
+    for (const ChartSize& size : {kWideChart, kNarrowChart}) {
+      picture.chart.id = next_id();
+      html_.raw(line_chart(picture.chart, size)).raw("\n");
+    }
+    folded(picture.rows, picture.chart.title);
+    html_.close().raw("\n");
+  }
+
+  static bool drawn(const std::vector<ChartSeries>& series) {
+    return std::any_of(series.begin(), series.end(), [](const ChartSeries& one) { return !one.points.empty(); });
+  }
+
+  void length_section(const std::string& task, const std::string& suffix) {
+    section("Perplexity by length" + suffix,
+            seeds_of(results_).size() > 1 ? "Lines are means over seeds, bands one standard deviation." : "");
+    line_figure(length_picture(results_, task, styles_));
+    end_section();
+  }
+
+  void encoding_cell(const std::string& encoding) {
+    const auto style = styles_.find(encoding);
+    html_.open("th", {{"scope", "row"}, {"class", "encoding"}});
+    if (style != styles_.end()) html_.raw(mark_icon(style->second));
+    html_.text(encoding).close();
+  }
+
+  void figure_cell(const FigureCell& cell, bool first) {
+    std::string classes = first ? "first" : "";
+    if (!cell.mean) classes += " none";
+    if (cell.best) classes += " best";
+    html_.open("td", {{"class", classes}, {"title", cell.reason}});
+    html_.text(cell.text.empty() ? "-" : cell.text);
+    if (!cell.spread.empty()) html_.text(" ").element("small", {}, "\u00b1\u00a0" + cell.spread);
+    html_.close();
+  }
+
+  void cost_cell(const std::optional<double>& value, std::string (*format)(double), const char* unit, bool first = false) {
+    html_.element("td", {{"class", first ? "first" : ""}}, value ? format(*value) + unit : "-");
+  }
+
+  void table_section(const std::string& task, const std::string& suffix) {
+    const FigureTable table = figure_table(results_, task);
+    section("Table" + suffix, "Perplexity, lower is better: mean and standard deviation over seeds. A number is bold only where the "
+                              "95 % interval of its lead over the runner-up excludes zero, with three seeds or more.");
+    html_.open("div", {{"class", "scroll"}, {"role", "region"}, {"aria-label", "Perplexity and cost of each encoding"}, {"tabindex", "0"}});
+    html_.open("table").open("thead").open("tr");
+    html_.element("th", {{"scope", "col"}, {"rowspan", "2"}, {"class", "corner"}}, "encoding");
+    html_.element("th", {{"scope", "colgroup"}, {"class", "group"}, {"colspan", str(std::max<std::size_t>(table.lengths.size(), 1))}},
+                  "perplexity at length");
+    html_.element("th", {{"scope", "colgroup"}, {"class", "group"}, {"colspan", "4"}}, "cost").close().open("tr");
+    for (std::size_t i = 0; i < table.lengths.size(); ++i) {
+      html_.element("th", {{"scope", "col"}, {"class", i == 0 ? "first" : ""}}, str(table.lengths[i]));
+    }
+    html_.element("th", {{"scope", "col"}, {"class", "first"}}, "parameters");
+    html_.element("th", {{"scope", "col"}}, "speed");
+    html_.element("th", {{"scope", "col"}}, "memory");
+    html_.element("th", {{"scope", "col"}}, "decode/s").close().close().open("tbody");
+    for (const FigureRow& row : table.rows) {
+      html_.open("tr");
+      encoding_cell(row.encoding);
+      for (std::size_t i = 0; i < row.cells.size(); ++i) figure_cell(row.cells[i], i == 0);
+      cost_cell(row.cost.parameters, format_count, "", true);
+      cost_cell(row.cost.relative_speed, format_factor, "\u00d7");
+      cost_cell(row.cost.peak_memory_bytes, format_bytes, "");
+      cost_cell(row.cost.decode_tokens_per_second, format_count, "");
+      html_.close().raw("\n");
+    }
+    html_.close().close().close().raw("\n");
+    reasons(table);
+    html_.element("p", {{"class", "note"}}, str("Speed: training tokens a second relative to ", table.base, " in the same comparison. Memory: peak. Decode: tokens a second, one at a time."));
+    differences(task, table);
+    other_metric(task, "bits_per_byte", "Bits per byte");
+    other_metric(task, "loss", "Loss in nats a token");
+    end_section();
+  }
+
+  void reasons(const FigureTable& table) {
+    std::vector<std::string> items;
+    for (const FigureRow& row : table.rows) {
+      for (std::size_t i = 0; i < row.cells.size(); ++i) {
+        const FigureCell& cell = row.cells[i];
+        const bool said = i > 0 && cell.reason == row.cells[i - 1].reason;
+        if (!cell.reason.empty() && !said) items.push_back(str(row.encoding, ", ", table.lengths[i], ": ", cell.text, ", ", cell.reason));
+      }
+    }
+    if (items.empty()) return;
+    html_.open("ul", {{"class", "reasons"}});
+    for (const std::string& item : items) html_.element("li", {}, item);
+    html_.close().raw("\n");
+  }
+
+  void differences(const std::string& task, const FigureTable& table) {
+    if (table.rows.size() < 2) return;
+    Rows rows = {{"encoding"}};
+    for (const std::int64_t length : table.lengths) rows[0].push_back(str(length));
+    for (const FigureRow& row : table.rows) {
+      std::vector<std::string> cells = {row.encoding};
+      for (const std::int64_t length : table.lengths) {
+        const SummaryRow* summary = find_summary(results_, row.encoding, task, length, "perplexity");
+        const auto best = best_of(results_, task, length, "perplexity");
+        if (summary == nullptr || !summary->difference_to_best) {
+          cells.push_back("-");
+        } else if (best && best->encoding == row.encoding) {
+          cells.push_back("lowest");
+        } else {
+          const Interval& interval = *summary->difference_to_best;
+          const std::string ends = format_interval(interval);
+          cells.push_back(format_significant(interval.mean, 2) + (ends.empty() ? "" : " (" + ends + ")"));
+        }
+      }
+      rows.push_back(std::move(cells));
+    }
+    html_.open("details").element("summary", {}, "Differences to the lowest");
+    rows_table(rows, "Perplexity minus the lowest at each length, with the 95 % interval (paired bootstrap over seeds, then windows)", false);
+    html_.close().raw("\n");
+  }
+
+  void other_metric(const std::string& task, const std::string& metric, const std::string& title) {
+    const FigureTable table = figure_table(results_, task, metric);
+    Rows rows = {{"encoding"}};
+    bool any = false;
+    for (const std::int64_t length : table.lengths) rows[0].push_back(str(length));
+    for (const FigureRow& row : table.rows) {
+      std::vector<std::string> cells = {row.encoding};
+      for (const FigureCell& cell : row.cells) {
+        any = any || cell.mean;
+        cells.push_back(cell.text.empty() ? "-" : cell.text + (cell.spread.empty() ? "" : " \u00b1 " + cell.spread));
+      }
+      rows.push_back(std::move(cells));
+    }
+    if (!any) return;
+    html_.open("details").element("summary", {}, title);
+    rows_table(rows, title + " at each length, lower is better", false);
+    html_.close().raw("\n");
+  }
+
+  void cost_section(const std::string& task, const std::string& suffix) {
+    const std::vector<std::int64_t> lengths = lengths_of(results_, task);
+    if (lengths.empty()) return;
+    const std::int64_t trained = training_length(results_);
+    std::vector<std::int64_t> shown = {std::binary_search(lengths.begin(), lengths.end(), trained) ? trained : lengths.front()};
+    if (lengths.back() != shown.front()) shown.push_back(lengths.back());
+    std::vector<ScatterPicture> pictures;
+    for (const std::int64_t length : shown) {
+      ScatterPicture picture = cost_picture(results_, task, length, styles_);
+      if (drawn(picture.chart.series)) pictures.push_back(std::move(picture));
+    }
+    if (pictures.empty()) return;
+    section("Cost against quality" + suffix);
+    html_.open("div", {{"class", "pair"}});
+    for (ScatterPicture& picture : pictures) {
+      html_.open("figure");
+      for (const ChartSize& size : {ChartSize{490, 370, false}, ChartSize{360, 320, true}}) {
+        picture.chart.id = next_id();
+        html_.raw(scatter_chart(picture.chart, size)).raw("\n");
+      }
+      folded(picture.rows, picture.chart.title);
+      html_.close().raw("\n");
+    }
+    html_.close().raw("\n");
+    end_section();
+  }
+
+  void training_section() {
+    LinePicture picture = training_picture(results_, styles_);
+    if (!drawn(picture.chart.series)) return;
+    section("Training loss", "Averaged over short stretches of steps. The fall of the first steps may leave the picture.");
+    line_figure(std::move(picture));
+    end_section();
+  }
+
+  void position_section(const std::string& task, const std::string& suffix) {
+    LinePicture picture = position_picture(results_, task, styles_);
+    if (!drawn(picture.chart.series)) return;
+    section("Loss by position" + suffix, picture.chart.title + ": past the training length a falling line still uses the "
+                                         "longer context, a rising one is harmed by it.");
+    line_figure(std::move(picture));
+    end_section();
+  }
+
+  void effect_section() {
+    std::vector<PanelPicture> pictures = effect_pictures(results_, styles_);
+    if (pictures.empty()) return;
+    section("Effect on a logit by distance",
+            "Lines above, the same as a strip of colour below: blue lowers, orange raises. Biases share one axis, which ends "
+            "at -10, where a key keeps 1/22000 of its weight. The dashed line is the training length.");
+    html_.open("div", {{"class", "panels"}}).raw("\n");
+    for (PanelPicture& picture : pictures) {
+      html_.open("figure", {{"class", "panel"}}).open("h3");
+      if (const auto style = styles_.find(picture.encoding); style != styles_.end()) html_.raw(mark_icon(style->second));
+      html_.text(picture.encoding).close();
+      html_.element("p", {{"class", "panel-kind"}}, picture.kind);
+      if (picture.chart) {
+        picture.chart->id = next_id();
+        html_.raw(panel_chart(*picture.chart));
+      }
+      if (!picture.note.empty()) html_.element("p", {{"class", "note"}}, picture.note);
+      if (!picture.rows.empty()) folded(picture.rows, str("Effect of ", picture.encoding, " by distance"));
+      html_.close().raw("\n");
+    }
+    html_.close().raw("\n");
+    end_section();
+  }
+
+  void published_section() {
+    if (results_.published.empty()) return;
+    section("Published figures, for orientation only", "Measured by others under other conditions: not comparable with the numbers above.");
+    html_.open("ul");
+    for (const std::string& item : results_.published) html_.element("li", {}, item);
+    html_.close().raw("\n");
+    end_section();
+  }
+
+  static std::string scalar(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : json_text(value);
+  }
+
+  /// One row a value: nested keys joined by points, lists of plain values on one line.
+  static void flatten(const Json& value, const std::string& key, Rows& rows) {
+    if (value.is_object() && !value.empty()) {
+      for (const auto& [name, item] : value.items()) flatten(item, key.empty() ? name : key + '.' + name, rows);
+      return;
+    }
+    if (value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& item) { return item.is_structured(); })) {
+      std::string text;
+      const bool lines = std::any_of(value.begin(), value.end(), [](const Json& item) {
+        return item.is_string() && item.get<std::string>().find(',') != std::string::npos;
+      });
+      for (const Json& item : value) text += (text.empty() ? "" : lines ? "; " : ", ") + scalar(item);
+      rows.push_back({key, text});
+      return;
+    }
+    rows.push_back({key, scalar(value)});
+  }
+
+  void plain_table(const Json& object, const std::string& caption) {
+    Rows rows;
+    flatten(object, "", rows);
+    html_.open("div", {{"class", "scroll"}, {"role", "region"}, {"aria-label", caption}, {"tabindex", "0"}});
+    html_.open("table", {{"class", "plain"}}).element("caption", {}, caption).open("tbody");
+    for (const auto& row : rows) {
+      html_.open("tr").element("th", {{"scope", "row"}}, row[0]).element("td", {}, row[1]).close();
+    }
+    html_.close().close().close().raw("\n");
+  }
+
+  void settings_section() {
+    section("Settings and how to repeat", "The same runs again, from the file that this page was made of:");
+    html_.open("pre").element("code", {}, "torsor compare --from results.json").close().raw("\n");
+    if (!results_.config.empty()) plain_table(results_.config, "Configuration");
+    if (!results_.machine.empty()) plain_table(results_.machine, "Machine");
+    end_section();
+  }
+
+  const Results& results_;
+  Styles styles_;
+  Markup html_;
+  int sections_ = 0;
+  int charts_ = 0;
+};
+
+}  // namespace
+
+std::string html_report(const Results& results) {
+  if (!results.summary.empty() && !results.verdict.empty()) return Page(results).write();
+  Results filled = results;
+  summarize(filled);
+  return Page(filled).write();
+}
+
+}  // namespace torsor::report
