@@ -297,6 +297,7 @@ std::string header_bytes(const std::vector<SafetensorsTensor>& tensors,
   });
   // Tensors of one name are neighbours only within a type, so doubles are looked for on their own.
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const SafetensorsTensor& tensor : tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twin = std::adjacent_find(names.begin(), names.end());
