@@ -13,7 +13,7 @@
 #include "torsor/encoding/encoding.h"
 #include "torsor/encoding/registry.h"
 
-namespace torsor {
+namespace torsor::bias_test {
 
 /// A bias form in float64, from the documentation of forms.h. `logits` and `visible` (B, H, Tq, Tk) are read by
 /// ContentForm only.
@@ -153,4 +153,4 @@ inline double relative_error(const at::Tensor& left, const at::Tensor& right) {
   return (left.detach() - right).abs().max().item<double>() / std::max(size, 1e-300);
 }
 
-}  // namespace torsor
+}  // namespace torsor::bias_test

@@ -7,6 +7,10 @@
 namespace torsor {
 namespace {
 
+using bias_test::BiasCase;
+using bias_test::dense_bias;
+using bias_test::relative_error;
+
 const std::vector<std::string>& expressions() {
   static const std::vector<std::string> all = {
       "alibi",
