@@ -30,7 +30,8 @@ class Cope : public Encoding {
 
   std::vector<BiasForm> biases(const Question& question) const override {
     if (!question.causal)
-      throw Error("cope counts the tokens between a key and a query that comes after it, so it needs causal attention");
+      throw Refusal(
+          "cope counts the tokens between a key and a query that comes after it, so it needs causal attention");
     return {{all_heads(), ContentForm{question.q.to(answer_type(question)), trained(question, table_name_)}}};
   }
 
