@@ -262,7 +262,7 @@ TEST(Loop, AStateOfAnotherRunIsRefused) {
             refused + "learning_rate is 0.02 there and 0.5 here");
   EXPECT_EQ(resume([](TrainOptions& o) { o.warmup_steps = 1; }), refused + "warmup_steps is 4 there and 1 here");
   EXPECT_EQ(resume([](TrainOptions& o) { o.final_ratio = 1; }), refused + "final_ratio is 0.1 there and 1.0 here");
-  EXPECT_EQ(resume([](TrainOptions& o) { o.decay = Decay::Constant; }),
+  EXPECT_EQ(resume([](TrainOptions& o) { o.decay = RateDecay::Constant; }),
             refused + "decay is \"cosine\" there and \"constant\" here");
   EXPECT_EQ(resume([](TrainOptions& o) { o.adamw.beta1 = 0.5; }), refused + "beta1 is 0.9 there and 0.5 here");
   EXPECT_EQ(resume([](TrainOptions& o) { o.adamw.beta2 = 0.5; }), refused + "beta2 is 0.95 there and 0.5 here");

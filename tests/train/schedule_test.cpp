@@ -30,7 +30,7 @@ TEST(Schedule, CosineHasItsMiddleHalfwayAndEndsAtTheFloor) {
 }
 
 TEST(Schedule, ConstantStaysAtThePeak) {
-  const Schedule schedule{.peak = 1, .steps = 10, .warmup = 4, .final_ratio = 0, .decay = Decay::Constant};
+  const Schedule schedule{.peak = 1, .steps = 10, .warmup = 4, .final_ratio = 0, .decay = RateDecay::Constant};
   EXPECT_EQ(learning_rate_at(schedule, 0), 0.25);
   EXPECT_EQ(learning_rate_at(schedule, 3), 1);
   EXPECT_EQ(learning_rate_at(schedule, 9), 1);
@@ -58,8 +58,8 @@ TEST(Schedule, RefusesWhatIsOutOfRange) {
 }
 
 TEST(Schedule, NamesGoBothWays) {
-  EXPECT_EQ(decay_of(decay_name(Decay::Cosine)), Decay::Cosine);
-  EXPECT_EQ(decay_of(decay_name(Decay::Constant)), Decay::Constant);
+  EXPECT_EQ(decay_of(decay_name(RateDecay::Cosine)), RateDecay::Cosine);
+  EXPECT_EQ(decay_of(decay_name(RateDecay::Constant)), RateDecay::Constant);
   EXPECT_THROW(decay_of("linear"), UsageError);
 }
 

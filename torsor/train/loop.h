@@ -24,7 +24,7 @@ struct TrainOptions {
   double learning_rate = 3e-3;     ///< peak
   std::int64_t warmup_steps = 30;  ///< see Schedule
   double final_ratio = 0.1;        ///< see Schedule
-  Decay decay = Decay::Cosine;
+  RateDecay decay = RateDecay::Cosine;
   AdamWOptions adamw;
   double clip_norm = 1;           ///< largest norm of all gradients together; 0 = no clipping
   std::int64_t accumulation = 1;  ///< micro-batches of one step; their losses and gradients are averaged

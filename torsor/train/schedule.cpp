@@ -26,7 +26,7 @@ double learning_rate_at(const Schedule& schedule, std::int64_t done) {
   if (now <= schedule.warmup) {
     return schedule.peak * static_cast<double>(now) / static_cast<double>(schedule.warmup);
   }
-  if (schedule.decay == Decay::Constant) return schedule.peak;
+  if (schedule.decay == RateDecay::Constant) return schedule.peak;
   // cos(pi) is exactly -1 in double, so the last rate is the floor without a rounding error of its own.
   const double part =
       static_cast<double>(now - schedule.warmup) / static_cast<double>(schedule.steps - schedule.warmup);
@@ -34,11 +34,11 @@ double learning_rate_at(const Schedule& schedule, std::int64_t done) {
   return schedule.peak * (schedule.final_ratio + (1 - schedule.final_ratio) * wave);
 }
 
-std::string_view decay_name(Decay decay) { return decay == Decay::Cosine ? "cosine" : "constant"; }
+std::string_view decay_name(RateDecay decay) { return decay == RateDecay::Cosine ? "cosine" : "constant"; }
 
-Decay decay_of(std::string_view name) {
-  if (name == "cosine") return Decay::Cosine;
-  if (name == "constant") return Decay::Constant;
+RateDecay decay_of(std::string_view name) {
+  if (name == "cosine") return RateDecay::Cosine;
+  if (name == "constant") return RateDecay::Constant;
   throw UsageError(str("unknown decay '", name, "'; possible: cosine, constant"));
 }
 

@@ -8,7 +8,7 @@
 namespace torsor {
 
 /// How the learning rate changes after the warm-up.
-enum class Decay {
+enum class RateDecay {
   Cosine,    ///< half a cosine from the peak to the floor (Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts)
   Constant,  ///< the peak to the end
 };
@@ -18,8 +18,8 @@ struct Schedule {
   double peak = 3e-3;        ///< highest learning rate; finite, at least 0
   std::int64_t steps = 0;    ///< length of the run; at least 1
   std::int64_t warmup = 0;   ///< steps of warm-up; at least 0. A run shorter than its warm-up ends inside it
-  double final_ratio = 0.1;  ///< floor as a share of the peak, in [0, 1]; not read by Decay::Constant
-  Decay decay = Decay::Cosine;
+  double final_ratio = 0.1;  ///< floor as a share of the peak, in [0, 1]; not read by RateDecay::Constant
+  RateDecay decay = RateDecay::Cosine;
 };
 
 /// Throws UsageError naming the field that is out of range.
@@ -35,7 +35,7 @@ void check_schedule(const Schedule& schedule);
 double learning_rate_at(const Schedule& schedule, std::int64_t done);
 
 /// "cosine" or "constant", and back (UsageError naming what is possible).
-std::string_view decay_name(Decay decay);
-Decay decay_of(std::string_view name);
+std::string_view decay_name(RateDecay decay);
+RateDecay decay_of(std::string_view name);
 
 }  // namespace torsor
