@@ -11,6 +11,8 @@
 namespace torsor {
 namespace {
 
+using namespace data_test;
+
 // A corpus whose token at place t of document d is d * 1000 + t: every token tells where it comes from.
 Corpus traced_corpus(const std::vector<std::size_t>& sizes) {
   Corpus corpus;

@@ -17,6 +17,8 @@
 namespace torsor {
 namespace {
 
+using namespace data_test;
+
 namespace fs = std::filesystem;
 
 std::string text_of(const Document& document) { return std::string(document.tokens.bytes()); }

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-namespace torsor {
+namespace torsor::data_test {
 
 class TemporaryFolder {
  public:
@@ -63,4 +63,4 @@ std::string message_of(Action action) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-}  // namespace torsor
+}  // namespace torsor::data_test

@@ -8,6 +8,8 @@
 namespace torsor {
 namespace {
 
+using namespace data_test;
+
 TEST(ByteTokenizer, EveryByteAndBadUtf8RoundTrip) {
   std::string text;
   for (int first = 0; first < 256; ++first) {
