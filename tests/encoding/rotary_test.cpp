@@ -329,6 +329,19 @@ TEST(Rotary, CacheContract) {
   }
 }
 
+TEST(Rotary, FrequenciesChangeOnlyWhereTheLengthMatters) {
+  const auto dynamic = make_encoding("dynamic(rope, factor=2, train_length=8)", {.head_dim = 8});
+  EXPECT_FALSE(dynamic->frequencies_change(3, 8));
+  EXPECT_TRUE(dynamic->frequencies_change(8, 9));
+  EXPECT_TRUE(dynamic->frequencies_change(9, 10));
+  const auto longrope =
+      make_encoding("longrope(rope, short=[1, 1, 1, 1], long=[2, 1, 1, 1], train_length=8, factor=2)", {.head_dim = 8});
+  EXPECT_FALSE(longrope->frequencies_change(3, 8));
+  EXPECT_TRUE(longrope->frequencies_change(8, 9));
+  EXPECT_FALSE(longrope->frequencies_change(9, 10));
+  EXPECT_FALSE(make_encoding("rope", {.head_dim = 8})->frequencies_change(1, 1e6));
+}
+
 TEST(Xpos, FadesAsTheFormulaSays) {
   const auto encoding = make_encoding("xpos", {.head_dim = 8});
   const std::vector<Decay> decays = encoding->decays();

@@ -34,7 +34,7 @@ NameInfo linear_name() {
   info.name = "linear";
   info.summary = "slows every plane of a rotation by the same factor (position interpolation)";
   info.formula = "theta'_i = theta_i / factor";
-  info.source = "Chen et al. 2023, arXiv:2306.15595, eq. 4";
+  info.source = "Chen et al. 2023, arXiv:2306.15595";
   info.page = "linear";
   info.operand = Operand::Rotary;
   info.rotary = true;

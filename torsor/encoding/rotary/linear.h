@@ -5,7 +5,7 @@
 
 namespace torsor {
 
-/// theta'_i = theta_i / factor (Chen et al. 2023, arXiv:2306.15595, eq. 4). Takes proportional frequencies too.
+/// theta'_i = theta_i / factor (Chen et al. 2023, arXiv:2306.15595). Takes proportional frequencies too.
 NameInfo linear_name();
 
 }  // namespace torsor

@@ -36,7 +36,7 @@ NameInfo ntk_name() {
   info.name = "ntk";
   info.summary = "raises the base so that the slowest plane is slowed by the factor and the fastest stays";
   info.formula = "theta'_i = base'^(-2i/d), base' = base * factor^(d/(d - 2))";
-  info.source = "bloc97 2023, NTK-aware scaled RoPE; Peng et al. 2023, arXiv:2309.00071, eq. 16";
+  info.source = "bloc97 2023, NTK-aware scaled RoPE; Peng et al. 2023, arXiv:2309.00071, section 3.1";
   info.page = "ntk";
   info.operand = Operand::Rotary;
   info.rotary = true;

@@ -6,7 +6,7 @@
 namespace torsor {
 
 /// base' = base * factor^(d/(d - 2)): the fastest plane stays, the slowest is slowed by exactly the factor (bloc97
-/// 2023, "NTK-aware scaled RoPE"; Peng et al. 2023, arXiv:2309.00071, eq. 16).
+/// 2023, "NTK-aware scaled RoPE"; Peng et al. 2023, arXiv:2309.00071, section 3.1).
 NameInfo ntk_name();
 
 }  // namespace torsor

@@ -61,6 +61,9 @@ class Rotary : public Encoding {
   double define_product(const PlainPair& pair, const PlainParameters& parameters) const override;
   /// inv_freq is negative with orientation=minus, so that angle = inv_freq * position always holds.
   std::optional<RotationInfo> rotation(double length, const PlainParameters& parameters) const override;
+  bool frequencies_change(double from, double to) const override {
+    return length_dependent() && regime(from) != regime(to);
+  }
 
  protected:
   /// Frequencies of the planes of one block, for a document of `length` tokens.

@@ -46,7 +46,7 @@ NameInfo xpos_name() {
   info.summary = "a rotation whose planes fade with the distance, the slow ones least";
   info.formula =
       "plane i of q.k turns as in rope and is multiplied by zeta_i^((p_q - p_k)/S), zeta_i = (2i + g d)/((1 + g) d)";
-  info.source = "Sun et al. 2022, arXiv:2212.10554, eq. 15";
+  info.source = "Sun et al. 2022, arXiv:2212.10554";
   info.page = "xpos";
   info.rotary = true;
   info.keys = {

@@ -17,7 +17,7 @@ struct YarnOptions {
   double mscale = 0, mscale_all_dim = 0;
 };
 
-// 0.1 ln s + 1 is the fit of the paper's eq. 15 (its sqrt(1/t)).
+// 0.1 ln s + 1 is the fit of the paper's section 3.4 (its sqrt(1/t)).
 double sharpening(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
 class Yarn : public Scaling {
