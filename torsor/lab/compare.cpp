@@ -1,0 +1,322 @@
+#include "torsor/lab/compare.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "torsor/base/file.h"
+#include "torsor/base/hash.h"
+#include "torsor/lab/effects.h"
+#include "torsor/lab/evaluate.h"
+#include "torsor/lab/machine.h"
+#include "torsor/model/generate.h"
+
+namespace torsor {
+namespace {
+
+constexpr const char* kFormat = "torsor-results-1";
+constexpr std::int64_t kSaveEvery = 50;
+constexpr std::int64_t kDecodedTokens = 64;
+
+std::string slug(const std::string& encoding) {
+  std::string text;
+  for (const char c : encoding) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (plain) text += c;
+    else if (!text.empty() && text.back() != '-') text += '-';
+    if (text.size() >= 40) break;
+  }
+  while (!text.empty() && text.back() == '-') text.pop_back();
+  return text + "-" + sha256_hex(encoding).substr(0, 8);
+}
+
+bool stopped(const CompareControl& control) { return control.stop && control.stop->load(); }
+
+double decode_speed(const Decoder& model, const Corpus& corpus, std::int64_t length, at::ScalarType dtype) {
+  // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded.
+  const std::int64_t prompt = std::max<std::int64_t>(1, length / 2);
+  const std::int64_t fresh = std::min(kDecodedTokens, length - prompt);
+  if (fresh < 2) return 0;
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(prompt));
+  const auto longest = std::max_element(corpus.documents.begin(), corpus.documents.end(),
+                                        [](const Document& a, const Document& b) { return a.tokens.size() < b.tokens.size(); });
+  longest->tokens.copy(0, tokens.size(), tokens.data());
+  GreedyOptions options;
+  options.max_tokens = fresh;
+  options.dtype = dtype;
+  const Generated made = generate_greedy(model, {tokens}, options);
+  return made.seconds > 0 ? static_cast<double>(fresh - 1) / made.seconds : 0;
+}
+
+class Comparison {
+ public:
+  Comparison(const ComparePlan& plan, const CompareControl& control) : plan_(plan), control_(control) {}
+
+  Json run() {
+    prepare();
+    for (const std::int64_t seed : plan_.seeds)
+      for (const std::string& encoding : plan_.encodings) {
+        if (stopped(control_)) throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
+        runs_.push_back(one_run(encoding, static_cast<std::uint64_t>(seed)));
+        write();
+      }
+    return document();
+  }
+
+ private:
+  void prepare() {
+    // Everything that can be refused is refused before the first step.
+    for (const std::string& encoding : plan_.encodings) {
+      ModelConfig model = plan_.run.model;
+      model.train_length = plan_.run.length;
+      model.complete();
+      make_encoding(encoding, model.dimensions());
+    }
+    const std::int64_t longest = *std::max_element(plan_.eval_lengths.begin(), plan_.eval_lengths.end());
+    data_ = load_data(plan_.data, longest);
+    if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
+      throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ", control_.expected_data));
+    BatchSampler(data_.train, static_cast<std::size_t>(plan_.run.batch), static_cast<std::size_t>(plan_.run.length), 0);
+    std::vector<std::size_t> lengths(plan_.eval_lengths.begin(), plan_.eval_lengths.end());
+    evaluation_ = evaluation_windows(data_.valid, lengths, static_cast<std::size_t>(plan_.eval_spans));
+    config_ = compare_to_json(plan_);
+    config_["data_sha256"] = data_.sha256;
+    claim_folder();
+    if (control_.on_message) control_.on_message(data_.description);
+  }
+
+  void claim_folder() {
+    const std::string path = control_.folder + "/results.json";
+    const std::string mark = control_.folder + "/plan.json";
+    const bool present = std::filesystem::exists(path) || std::filesystem::exists(mark);
+    if (present && control_.force) {
+      std::filesystem::remove_all(control_.folder + "/runs");
+      std::filesystem::remove(path);
+    } else if (present) {
+      if (!control_.resume)
+        throw Error(str("'", control_.folder, "' already holds results; go on with --resume, replace them with --force, or give another --out"));
+      const Json earlier = read_json(std::filesystem::exists(mark) ? mark : path);
+      const Json& config = earlier.contains("config") ? earlier.at("config") : earlier;
+      for (const auto& [key, value] : config_.items())
+        if (!config.contains(key) || config.at(key) != value)
+          throw Error(str("'", control_.folder, "' holds results of another plan: ", key, " is ", json_text(value), ", there it is ",
+                          config.contains(key) ? json_text(config.at(key)) : "missing", "; give another --out or --force"));
+    }
+    make_directories(control_.folder + "/runs");
+    write_file_atomic(mark, json_text(config_, 2) + "\n");
+  }
+
+  Json one_run(const std::string& encoding, std::uint64_t seed) {
+    const std::string folder = str(control_.folder, "/runs/", slug(encoding), "-seed", seed);
+    const std::string record = folder + "/result.json";
+    if (std::filesystem::exists(record)) {
+      const Json earlier = read_json(record);
+      if (earlier.at("status") != "failed") {
+        effects_.push_back(earlier.at("effect"));
+        Json run = earlier;
+        run.erase("effect");
+        return run;
+      }
+    }
+    RunPlan plan = plan_.run;
+    plan.encoding = encoding;
+    plan.seed = seed;
+    const at::ScalarType dtype = dtype_named(plan.dtype);
+    Json json;
+    json["encoding"] = encoding;
+    json["seed"] = seed;
+    json["status"] = "ok";
+    json["reason"] = "";
+    reset_peak_memory();
+    try {
+      RunControl control;
+      control.folder = folder;
+      control.save_every = kSaveEvery;
+      control.resume = true;
+      control.stop = control_.stop;
+      const std::string label = plan_.seeds.size() > 1 ? str(encoding, " seed ", seed) : encoding;
+      std::optional<Progress::Options> progress;
+      if (control_.progress) progress.emplace(control_.progress(label));
+      control.progress = progress ? &*progress : nullptr;
+      const RunResult result = train_run(plan, data_, control);
+      json["parameters"] = result.model.parameter_count();
+      json["train"] = train_json(result.train);
+      json["peak_memory_bytes"] = nullptr;
+      json["decode_tokens_per_second"] = nullptr;
+      json["eval"] = Json::array();
+      const auto stop = [&] { return stopped(control_); };
+      for (const std::int64_t length : plan_.eval_lengths)
+        json["eval"].push_back(evaluation_to_json(evaluate_lm(result.model, data_.valid, evaluation_, length, dtype, stop),
+                                                  data_.valid.tokenizer == "bytes"));
+      const double speed = decode_speed(result.model, data_.valid, plan.length, dtype);
+      if (speed > 0) json["decode_tokens_per_second"] = speed;
+      if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
+      json["effect"] = effect_of(result.model, plan_.eval_lengths.back());
+    } catch (const Interrupted&) {
+      throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      json["status"] = "failed";
+      json["reason"] = error.what();
+      if (!json.contains("parameters")) json["parameters"] = nullptr;
+      if (!json.contains("train")) json["train"] = train_json({});
+      json["peak_memory_bytes"] = json["decode_tokens_per_second"] = nullptr;
+      json["eval"] = Json::array();
+      json["effect"] = Json();
+      if (control_.on_message) control_.on_message(str(encoding, " seed ", seed, " failed: ", error.what()));
+    }
+    write_file_atomic(record, json_text(json, 1) + "\n");
+    effects_.push_back(json.at("effect"));
+    json.erase("effect");
+    return json;
+  }
+
+  static Json train_json(const TrainResult& train) {
+    Json json;
+    json["steps"] = train.losses.size();
+    json["tokens"] = train.tokens;
+    json["seconds"] = train.seconds;
+    json["tokens_per_second"] = train.seconds > 0 ? Json(static_cast<double>(train.tokens) / train.seconds) : Json(nullptr);
+    Json losses = Json::array();
+    for (std::size_t step = 0; step < train.losses.size(); ++step) losses.push_back({step + 1, train.losses[step]});
+    json["losses"] = losses;
+    return json;
+  }
+
+  Json document() const {
+    Json json;
+    json["format"] = kFormat;
+    json["config"] = config_;
+    json["machine"] = describe_machine();
+    json["runs"] = runs_;
+    json["summary"] = Json::array();
+    json["verdict"] = Json::array();
+    Json effects = Json::array();
+    // One effect an encoding: that of its first seed.
+    for (std::size_t n = 0; n < effects_.size() && n < plan_.encodings.size(); ++n)
+      if (!effects_[n].is_null()) effects.push_back(effects_[n]);
+    json["effects"] = effects;
+    return json;
+  }
+
+  void write() const {
+    const Json json = document();
+    write_file_atomic(control_.folder + "/results.json", json_text(json, 1) + "\n");
+    if (control_.on_results) control_.on_results(json);
+  }
+
+  const ComparePlan& plan_;
+  const CompareControl& control_;
+  LmData data_;
+  EvaluationPlan evaluation_;
+  Json config_;
+  Json runs_ = Json::array();
+  std::vector<Json> effects_;
+};
+
+}  // namespace
+
+ComparePlan profile_plan(const std::string& name) {
+  ComparePlan plan;
+  plan.profile = name;
+  plan.encodings = {"none", "sinusoidal", "learned", "rope", "alibi", "t5", "kerple", "fire"};
+  if (name == "quick") {
+    // evaluation.md: enough to see a direction in five to eight minutes on two cores.
+    plan.eval_lengths = {128, 256, 512, 1024, 2048};
+    plan.seeds = {0};
+  } else if (name == "standard") {
+    plan.run.length = 256;
+    plan.run.steps = 400;
+    plan.eval_lengths = {256, 512, 1024, 2048, 4096};
+    plan.seeds = {0, 1, 2};
+  } else if (name == "full") {
+    plan.run.model.width = 768;
+    plan.run.model.layers = 12;
+    plan.run.model.heads = 12;
+    plan.run.length = 1024;
+    plan.run.batch = 64;
+    plan.run.steps = 20000;
+    plan.run.learning_rate = 1e-3;
+    plan.run.warmup_steps = 1000;
+    plan.eval_lengths = {1024, 2048, 4096, 8192, 16384};
+    plan.seeds = {0, 1, 2, 3, 4};
+    plan.eval_spans = 128;
+    plan.data.generated_bytes = 400'000'000;
+  } else {
+    throw UsageError(str("profile must be quick, standard or full, found ", name));
+  }
+  return plan;
+}
+
+std::vector<std::string> split_encodings(const std::vector<std::string>& texts) {
+  std::vector<std::string> encodings;
+  for (const std::string& text : texts) {
+    std::size_t begin = 0;
+    while (begin <= text.size()) {
+      std::size_t end = text.find(';', begin);
+      if (end == std::string::npos) end = text.size();
+      const std::string one = text.substr(begin, end - begin);
+      begin = end + 1;
+      if (one.find_first_not_of(' ') == std::string::npos) continue;
+      const std::string canonical = print(parse(one));
+      if (std::find(encodings.begin(), encodings.end(), canonical) == encodings.end()) encodings.push_back(canonical);
+    }
+  }
+  if (encodings.empty()) throw UsageError("no encoding was given; separate several with ';'");
+  return encodings;
+}
+
+Json compare_to_json(const ComparePlan& plan) {
+  Json json;
+  json["encodings"] = plan.encodings;
+  json["task"] = plan.task;
+  json["profile"] = plan.profile;
+  json["data"] = data_to_json(plan.data);
+  json["length"] = plan.run.length;
+  json["eval_lengths"] = plan.eval_lengths;
+  json["seeds"] = plan.seeds;
+  json["eval_spans"] = plan.eval_spans;
+  Json run = plan_to_json(plan.run);
+  for (const char* key : {"encoding", "seed", "length"}) run.erase(key);
+  json["run"] = run;
+  json["threads"] = plan.threads > 0 ? plan.threads : static_cast<std::int64_t>(at::get_num_threads());
+  return json;
+}
+
+ComparePlan compare_from_json(const Json& config, const std::string& source) {
+  JsonObject object(config, source + ": config", JsonObject::Blame::data);
+  ComparePlan plan;
+  plan.encodings = object.get<std::vector<std::string>>("encodings");
+  plan.task = object.get<std::string>("task");
+  plan.profile = object.get<std::string>("profile");
+  plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
+  plan.run.length = object.get<std::int64_t>("length");
+  plan.eval_lengths = object.get<std::vector<std::int64_t>>("eval_lengths");
+  plan.seeds = object.get<std::vector<std::int64_t>>("seeds");
+  plan.eval_spans = object.get<std::int64_t>("eval_spans");
+  plan.threads = object.get<std::int64_t>("threads");
+  object.allow("data_sha256");
+  const Json inner = object.get<Json>("run");
+  object.finish();
+  JsonObject run(inner, source + ": config: run", JsonObject::Blame::data);
+  plan.run.model = model_from_json(run.get<Json>("model"), source + ": config: run: model");
+  plan.run.batch = run.get<std::int64_t>("batch");
+  plan.run.accumulation = run.get<std::int64_t>("accumulation");
+  plan.run.steps = run.get<std::int64_t>("steps");
+  plan.run.learning_rate = run.get<double>("learning_rate");
+  plan.run.warmup_steps = run.get<std::int64_t>("warmup_steps");
+  plan.run.weight_decay = run.get<double>("weight_decay");
+  plan.run.dtype = run.get<std::string>("dtype");
+  run.finish();
+  if (plan.encodings.empty() || plan.seeds.empty() || plan.eval_lengths.empty())
+    throw Error(source + ": config names no encodings, seeds or evaluation lengths");
+  return plan;
+}
+
+Json run_compare(const ComparePlan& plan, const CompareControl& control) { return Comparison(plan, control).run(); }
+
+}  // namespace torsor

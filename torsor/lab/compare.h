@@ -1,0 +1,53 @@
+// The main job: the same model under several encodings, trained alike and evaluated at the training length and beyond.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "torsor/lab/data.h"
+#include "torsor/lab/run.h"
+
+namespace torsor {
+
+struct ComparePlan {
+  std::vector<std::string> encodings;           ///< canonical expressions, each once
+  std::string task = "lm";
+  std::string profile = "quick";
+  DataSource data;
+  RunPlan run;                                  ///< what all runs share (encoding and seed are set for each)
+  std::vector<std::int64_t> eval_lengths;
+  std::vector<std::int64_t> seeds;
+  std::int64_t eval_spans = 32;                 ///< spans of the largest length that are scored; 0 = all
+  std::int64_t threads = 0;
+};
+
+/// The plan of a profile: quick, standard or full (evaluation.md). Throws UsageError for another name.
+ComparePlan profile_plan(const std::string& name);
+
+/// Encodings written with ';' between them, checked and brought to canonical form; a repeated one counts once.
+std::vector<std::string> split_encodings(const std::vector<std::string>& texts);
+
+Json compare_to_json(const ComparePlan& plan);
+/// The plan of a results.json. Throws Error naming the key.
+ComparePlan compare_from_json(const Json& config, const std::string& source);
+
+struct CompareControl {
+  std::string folder;
+  bool resume = false;                           ///< go on in a folder that holds runs of the same plan
+  bool force = false;                            ///< replace what is there
+  std::string expected_data;                     ///< SHA-256 that the data must have; empty = any
+  const std::atomic<bool>* stop = nullptr;
+  std::function<Progress::Options(const std::string& label)> progress;  ///< makes the reporter of one run
+  std::function<void(const Json& results)> on_results;   ///< after each run: the document so far, already on disk
+  std::function<void(const std::string&)> on_message;    ///< a line for people
+};
+
+/// Runs what is missing and returns the document of results.json without summary and verdict. results.json in the
+/// folder is replaced after each run. A run that fails is recorded as failed and the others go on.
+/// Throws Error when the folder holds results of another plan, or results at all without resume and force.
+Json run_compare(const ComparePlan& plan, const CompareControl& control);
+
+}  // namespace torsor

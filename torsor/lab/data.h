@@ -1,0 +1,36 @@
+// Where the text of a run comes from, named so that it can be found again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "torsor/base/json.h"
+#include "torsor/data/corpus.h"
+
+namespace torsor {
+
+/// What the user asked for. Without text and tokens, the project's own corpus is generated.
+struct DataSource {
+  std::vector<std::string> text;    ///< files or folders
+  std::vector<std::string> valid;   ///< files or folders; empty = a part of the text is set apart
+  std::string tokens;               ///< a headerless file of token ids, instead of text
+  std::int64_t token_bytes = 2;
+  std::int64_t generated_bytes = 4'000'000;
+  std::uint64_t generated_seed = 0;
+};
+
+struct LmData {
+  Corpus train, valid;
+  std::string description;  ///< for people: "10.3 MB of text in 8 documents"
+  std::string sha256;       ///< of both sides
+};
+
+/// Loads and splits. `longest` is the largest evaluation length: documents set apart for validation hold that many
+/// tokens where any does. Throws Error naming the path.
+LmData load_data(const DataSource& source, std::int64_t longest);
+
+Json data_to_json(const DataSource& source);
+DataSource data_from_json(const Json& json, const std::string& where);
+
+}  // namespace torsor

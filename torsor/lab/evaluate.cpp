@@ -1,0 +1,79 @@
+#include "torsor/lab/evaluate.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace torsor {
+namespace {
+
+// Tokens of one call of the model: enough rows to keep two cores busy, few enough that logits stay small.
+constexpr std::int64_t kTokensAtOnce = 8192;
+constexpr std::int64_t kMostBuckets = 32;
+
+}  // namespace
+
+LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const EvaluationPlan& plan, std::int64_t length,
+                         at::ScalarType dtype, const std::function<bool()>& stop) {
+  at::NoGradGuard no_grad;
+  LmEvaluation result;
+  result.length = length;
+  const std::vector<Window> windows = plan.windows(static_cast<std::size_t>(length));
+  const std::size_t rows = static_cast<std::size_t>(std::max<std::int64_t>(1, kTokensAtOnce / length));
+  at::Tensor by_position = at::zeros({length}, at::kDouble);
+  try {
+    for (std::size_t first = 0; first < windows.size(); first += rows) {
+      if (stop && stop()) throw Interrupted("stopped during evaluation");
+      const std::size_t count = std::min(rows, windows.size() - first);
+      const Batch batch = gather(corpus, std::span(windows).subspan(first, count), static_cast<std::size_t>(length));
+      const at::Tensor tokens = at::tensor(batch.tokens, at::kLong).view({static_cast<std::int64_t>(count), length + 1});
+      const at::Tensor losses = model.token_losses(tokens, dtype).to(at::kDouble);
+      by_position += losses.sum(0);
+      const at::Tensor means = losses.mean(1);
+      for (std::int64_t row = 0; row < means.size(0); ++row) result.windows.push_back(means[row].item<double>());
+    }
+  } catch (const Refusal& refusal) {
+    result.refused = true;
+    result.reason = refusal.what();
+    result.windows.clear();
+    return result;
+  }
+  by_position /= static_cast<double>(windows.size());
+  result.loss = by_position.mean().item<double>();
+  const std::int64_t buckets = std::min(kMostBuckets, length);
+  for (std::int64_t n = 0; n < buckets; ++n) {
+    const std::int64_t from = n * length / buckets, to = (n + 1) * length / buckets;
+    result.positions.push_back({from, to, by_position.narrow(0, from, to - from).mean().item<double>()});
+  }
+  return result;
+}
+
+Json evaluation_to_json(const LmEvaluation& evaluation, bool tokens_are_bytes) {
+  Json json;
+  json["task"] = "lm";
+  json["length"] = evaluation.length;
+  if (evaluation.refused) {
+    json["status"] = "refused";
+    json["reason"] = evaluation.reason;
+    json["loss"] = json["perplexity"] = json["bits_per_byte"] = nullptr;
+    json["position_loss"] = json["windows"] = Json::array();
+    return json;
+  }
+  json["status"] = "ok";
+  const double perplexity = std::exp(evaluation.loss);
+  const bool finite = std::isfinite(perplexity);
+  json["reason"] = finite ? "" : "the perplexity is not finite";
+  json["loss"] = finite ? Json(evaluation.loss) : Json(nullptr);
+  json["perplexity"] = finite ? Json(perplexity) : Json(nullptr);
+  json["bits_per_byte"] = finite && tokens_are_bytes ? Json(evaluation.loss / std::numbers::ln2) : Json(nullptr);
+  Json positions = Json::array();
+  for (const LmEvaluation::Bucket& bucket : evaluation.positions)
+    if (std::isfinite(bucket.loss)) positions.push_back({bucket.from, bucket.to, bucket.loss});
+  json["position_loss"] = positions;
+  json["windows"] = finite ? Json(evaluation.windows) : Json::array();
+  return json;
+}
+
+}  // namespace torsor

@@ -1,0 +1,77 @@
+#include "torsor/lab/run.h"
+
+#include "torsor/base/file.h"
+#include "torsor/data/batches.h"
+#include "torsor/model/checkpoint.h"
+
+namespace torsor {
+
+at::ScalarType dtype_named(const std::string& name) {
+  if (name == "float32") return at::kFloat;
+  if (name == "bf16") return at::kBFloat16;
+  throw UsageError(str("dtype must be float32 or bf16, found ", name));
+}
+
+Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size) {
+  ModelConfig config = plan.model;
+  config.encoding = plan.encoding;
+  config.vocabulary_size = vocabulary_size;
+  config.train_length = plan.length;
+  return Decoder(config, plan.seed);
+}
+
+Json plan_to_json(const RunPlan& plan) {
+  Json json;
+  json["encoding"] = plan.encoding;
+  json["model"] = model_to_json(plan.model);
+  json["length"] = plan.length;
+  json["batch"] = plan.batch;
+  json["accumulation"] = plan.accumulation;
+  json["steps"] = plan.steps;
+  json["learning_rate"] = plan.learning_rate;
+  json["warmup_steps"] = plan.warmup_steps;
+  json["weight_decay"] = plan.weight_decay;
+  json["seed"] = plan.seed;
+  json["dtype"] = plan.dtype;
+  return json;
+}
+
+RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {
+  const at::ScalarType dtype = dtype_named(plan.dtype);
+  Decoder model = make_model(plan, data.train.vocabulary_size);
+  model.require_gradients();
+  // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
+  const BatchSampler sampler(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length), plan.seed);
+
+  std::vector<NamedParameter> parameters;
+  for (const ModelParameter& parameter : model.parameters())
+    parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
+
+  make_directories(control.folder);
+  TrainOptions options;
+  options.steps = plan.steps;
+  options.learning_rate = plan.learning_rate;
+  options.warmup_steps = plan.warmup_steps;
+  options.adamw.weight_decay = plan.weight_decay;
+  options.accumulation = plan.accumulation;
+  options.seed = plan.seed;
+  options.configuration = plan_to_json(plan);
+  options.configuration["data_sha256"] = data.sha256;
+  options.tokens_per_step = plan.batch * plan.length * plan.accumulation;
+  options.save_every = control.save_every;
+  options.state = control.folder + "/state.safetensors";
+  options.log = control.folder + "/log.jsonl";
+  options.resume = control.resume;
+  options.stop = control.stop;
+  options.progress = control.progress;
+
+  const TrainResult result = train(std::move(parameters), options, [&](std::int64_t step, std::int64_t micro) {
+    const Batch batch = sampler.at(static_cast<std::uint64_t>(step * plan.accumulation + micro));
+    const at::Tensor windows = at::tensor(batch.tokens, at::kLong).view({plan.batch, plan.length + 1});
+    return model.token_losses(windows, dtype).mean();
+  });
+  save_checkpoint(control.folder, model, data.train.tokenizer);
+  return {std::move(model), result};
+}
+
+}  // namespace torsor

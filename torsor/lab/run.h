@@ -1,0 +1,54 @@
+// One training run: a model under one encoding with one seed, resumable, with its record.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "torsor/lab/data.h"
+#include "torsor/model/decoder.h"
+#include "torsor/train/loop.h"
+
+namespace torsor {
+
+/// What decides a run's result.
+struct RunPlan {
+  std::string encoding = "rope";   ///< canonical expression
+  ModelConfig model;               ///< architecture; vocabulary, length and encoding are filled in
+  std::int64_t length = 128;       ///< tokens of a training window
+  std::int64_t batch = 16;         ///< windows of a micro-batch
+  std::int64_t accumulation = 1;
+  std::int64_t steps = 300;
+  double learning_rate = 3e-3;
+  std::int64_t warmup_steps = 30;
+  double weight_decay = 0.1;
+  std::uint64_t seed = 0;
+  std::string dtype = "float32";   ///< of the matrix products: float32 or bf16
+};
+
+/// How it is carried out; changes nothing in the result.
+struct RunControl {
+  std::string folder;                            ///< state, log and checkpoint are kept here
+  std::int64_t save_every = 0;
+  bool resume = false;
+  const std::atomic<bool>* stop = nullptr;
+  const Progress::Options* progress = nullptr;
+};
+
+at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for others than float32 and bf16
+
+/// The model of a plan, with its first weights. Throws UsageError when the expression and the model do not fit.
+Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size);
+
+struct RunResult {
+  Decoder model;
+  TrainResult train;
+};
+
+/// Trains and leaves config.json, model.safetensors, state.safetensors, state.json and log.jsonl in the folder.
+RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control);
+
+Json plan_to_json(const RunPlan& plan);
+
+}  // namespace torsor
