@@ -73,7 +73,7 @@ class Learned : public Encoding {
   }
 
   [[noreturn]] void refuse(double position, const std::string& where) const {
-    throw Error(str("learned: position ", print(Value(position)), where, " has no vector: the table of length=",
+    throw Refusal(str("learned: position ", print(Value(position)), where, " has no vector: the table of length=",
                     length_, " holds the whole positions from 0 to ", length_ - 1));
   }
 
