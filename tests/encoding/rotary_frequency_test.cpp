@@ -242,6 +242,9 @@ TEST(RotaryHuggingFace, FrequenciesBitForBit) {
               {{1, 0x3f3949e8}, {16, 0x3bb9dd06}, {31, 0x383a7097}});
   expect_bits("dynamic(rope, factor=1.7, train_length=2048)", 64, 3001, 0x797b17c1ee,
               {{1, 0x3f3c65c1}, {16, 0x3bf28e51}, {31, 0x389c2441}});
+  // Here a base made in float64 would give 25 other planes.
+  expect_bits("dynamic(rope, factor=3.3, train_length=2048)", 64, 2678, 0x795dc649d2,
+              {{1, 0x3f3baeb6}, {16, 0x3be43d26}, {31, 0x388ac791}});
   expect_bits("yarn(rope, factor=4, train_length=2048)", 64, 1, 0x789634a8a3,
               {{8, 0x3dcccccd}, {16, 0x3bb0716d}, {20, 0x3a7f1180}, {31, 0x380bd472}});
   expect_bits("yarn(rope(base=150000), factor=32, train_length=4096, truncate=false)", 64, 1, 0x7397c7d187,

@@ -130,6 +130,16 @@ TEST(Rotary, AnswersDoNotDependOnEarlierCalls) {
       EXPECT_TRUE(at_offset(call, 0).equal(zero));
     }
   }
+  // Equal positions in a longer document are another question.
+  Call growing = random_call("dynamic(rope, factor=2, train_length=4)", 8);
+  growing.query.positions = at::arange(3, at::kDouble).view({1, 3, 1}).expand({2, 3, 1});
+  std::vector<at::Tensor> found;
+  for (const double last : {4.0, 8.0, 4.0}) {
+    growing.key.positions = at::arange(last - 4, last + 1, at::kDouble).view({1, 5, 1}).expand({2, 5, 1});
+    found.push_back(growing.moved(Role::Query));
+  }
+  EXPECT_GT(error_of(found[0], found[1]), 1e-3);
+  EXPECT_TRUE(found[0].equal(found[2]));
   // The same tensor written over in place is another question.
   Call call = random_call("rope", 8);
   call.key.positions = at::arange(5, at::kDouble).view({1, 5, 1}).repeat({2, 1, 1});
@@ -146,8 +156,9 @@ TEST(Rotary, TablesMadeInInferenceModeDoNotSpoilTraining) {
     const c10::InferenceMode guard;
     call.moved(Role::Key);
   }
+  const Planes planes = std::get<Planes>(call.encoding->moves(call.question(), Role::Key)[0]);
   call.k.requires_grad_(true);
-  EXPECT_NO_THROW(torch::autograd::grad({call.moved(Role::Key).sum()}, {call.k}));
+  EXPECT_NO_THROW(torch::autograd::grad({(call.k.narrow(3, 0, 4) * planes.cosine).sum()}, {call.k}));
 }
 
 TEST(Rotary, OneRowAnswersForAllWhenRowsShareTheirPositions) {
