@@ -1,0 +1,183 @@
+// torsor train, torsor eval
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+#include <numbers>
+
+#include "torsor/base/file.h"
+#include "torsor/cli/common.h"
+#include "torsor/lab/evaluate.h"
+#include "torsor/lab/run.h"
+#include "torsor/model/checkpoint.h"
+#include "torsor/train/state.h"
+
+namespace torsor {
+namespace {
+
+struct TrainArguments {
+  std::string encoding;
+  DataSource data;
+  RunPlan plan;
+  std::string model;
+  std::int64_t save_every = 50;
+  bool resume = false;
+};
+
+int run_train(TrainArguments arguments, const CommonOptions& common) {
+  if (common.out.empty()) throw UsageError("train needs --out, the folder of the run");
+  RunPlan plan = arguments.plan;
+  plan.encoding = print(parse(arguments.encoding));
+  plan.seed = common.seed;
+  dtype_named(plan.dtype);
+  if (!arguments.model.empty()) plan.model = read_model_file(arguments.model);
+  else plan.model.complete();
+  plan.warmup_steps = std::min(plan.warmup_steps, plan.steps);
+  if (!arguments.resume && !common.force && std::filesystem::exists(common.out + "/state.safetensors"))
+    throw Error(str("'", common.out, "' already holds a run; go on with --resume or replace it with --force"));
+  // Refuse what does not fit before any data is read.
+  make_model(plan, 2);
+  const LmData data = load_data(arguments.data, plan.length);
+  say(common, data.description);
+  RunControl control;
+  control.folder = common.out;
+  control.save_every = arguments.save_every;
+  control.resume = arguments.resume;
+  control.stop = &stop_requested;
+  const Progress::Options progress = progress_options(common, plan.encoding);
+  control.progress = &progress;
+  const RunResult result = train_run(plan, data, control);
+  const double speed = result.train.seconds > 0 ? static_cast<double>(result.train.tokens) / result.train.seconds : 0;
+  if (common.json) {
+    Json json;
+    json["encoding"] = plan.encoding;
+    json["out"] = common.out;
+    json["steps"] = result.train.losses.size();
+    json["loss"] = result.train.losses.back();
+    json["parameters"] = result.model.parameter_count();
+    json["tokens_per_second"] = speed;
+    std::cout << json_text(json) << "\n";
+  } else {
+    std::cout << "final loss " << result.train.losses.back() << ", " << static_cast<std::int64_t>(speed)
+              << " tokens/s, checkpoint in " << common.out << "\n";
+  }
+  return 0;
+}
+
+struct EvalArguments {
+  std::string checkpoint;
+  std::vector<std::string> text;
+  std::string tokens;
+  std::int64_t token_bytes = 2;
+  std::vector<std::int64_t> lengths;
+  std::string encoding;
+  std::string precision;
+  std::string dtype = "float32";
+  std::string dump;
+  std::int64_t spans = 0;
+};
+
+void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments) {
+  // One pass over the first window of `length` tokens (or all there are): every position's logits.
+  at::NoGradGuard no_grad;
+  const Document& document = corpus.documents.front();
+  const std::int64_t count = std::min<std::int64_t>(length, static_cast<std::int64_t>(document.tokens.size()));
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
+  document.tokens.copy(0, ids.size(), ids.data());
+  TokenBatch batch;
+  batch.tokens = at::tensor(ids, at::kLong).view({1, count});
+  const at::ScalarType dtype = dtype_named(arguments.dtype);
+  const at::Tensor logits = loaded.model.logits(loaded.model.hidden(batch, nullptr, dtype), dtype).squeeze(0);
+  save_tensors(arguments.dump, {{"tokens", batch.tokens.squeeze(0)}, {"logits", logits.to(at::kFloat)}});
+}
+
+int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
+  if (arguments.text.empty() == arguments.tokens.empty()) throw UsageError("eval needs --text or --tokens");
+  if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
+    throw UsageError(str("precision must be exact or hf, found ", arguments.precision));
+  if (!arguments.dump.empty() && !common.force && std::filesystem::exists(arguments.dump))
+    throw Error(str("'", arguments.dump, "' exists; replace it with --force"));
+  const LoadedModel loaded = load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision);
+  const bool bytes = arguments.tokens.empty();
+  const ModelConfig& config = loaded.model.config();
+  if (bytes && loaded.tokenizer != "bytes")
+    throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', not bytes; give --tokens"));
+  const Corpus corpus = bytes ? load_text(arguments.text)
+                              : load_tokens(arguments.tokens, static_cast<std::size_t>(arguments.token_bytes),
+                                            static_cast<std::uint32_t>(config.vocabulary_size));
+  std::vector<std::int64_t> lengths = arguments.lengths;
+  if (lengths.empty()) lengths = {config.train_length};
+  for (const std::int64_t length : lengths)
+    if (length < 1) throw UsageError(str("lengths must be at least 1, found ", length));
+  std::sort(lengths.begin(), lengths.end());
+  if (!arguments.dump.empty()) dump_logits(loaded, corpus, lengths.back(), arguments);
+
+  const EvaluationPlan plan = evaluation_windows(corpus, std::vector<std::size_t>(lengths.begin(), lengths.end()),
+                                                 static_cast<std::size_t>(arguments.spans));
+  Json json;
+  json["checkpoint"] = arguments.checkpoint;
+  json["encoding"] = config.encoding;
+  json["tokens"] = plan.target_count();
+  json["eval"] = Json::array();
+  if (!common.json) std::cout << config.encoding << " on " << plan.target_count() << (bytes ? " bytes" : " tokens") << "\n";
+  for (const std::int64_t length : lengths) {
+    const LmEvaluation one = evaluate_lm(loaded.model, corpus, plan, length, dtype_named(arguments.dtype),
+                                         [] { return stop_requested.load(); });
+    json["eval"].push_back(evaluation_to_json(one, bytes));
+    if (common.json) continue;
+    std::cout << std::setw(8) << length << "  ";
+    if (one.refused) std::cout << "refused: " << one.reason << "\n";
+    else
+      std::cout << "loss " << std::setprecision(6) << one.loss << "  perplexity " << std::exp(one.loss)
+                << (bytes ? str("  bits/byte ", one.loss / std::numbers::ln2) : "") << "\n";
+  }
+  if (common.json) std::cout << json_text(json, 1) << "\n";
+  return 0;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = app.add_subcommand("train", "train one model under one encoding");
+  command->footer("Example: torsor train --encoding 'rope + t5' --text book.txt --steps 500 --out run");
+  command->add_option("--encoding", arguments->encoding, "the expression")->required();
+  command->add_option("--text", arguments->data.text, "UTF-8 files or folders to train on; left out: generated text");
+  command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
+  command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")->check(CLI::IsMember({2, 4}));
+  command->add_option("--length", arguments->plan.length, "tokens of a window")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--steps", arguments->plan.steps, "training steps")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--batch", arguments->plan.batch, "windows of a micro-batch")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--accumulation", arguments->plan.accumulation, "micro-batches a step")->check(CLI::PositiveNumber);
+  command->add_option("--learning-rate", arguments->plan.learning_rate, "peak learning rate")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--warmup", arguments->plan.warmup_steps, "steps of linear warm-up")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command->add_option("--weight-decay", arguments->plan.weight_decay, "weight decay")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command->add_option("--model", arguments->model, "JSON file with the model's sizes");
+  command->add_option("--dtype", arguments->plan.dtype, "float32 or bf16")->capture_default_str();
+  command->add_option("--save-every", arguments->save_every, "steps between saved states; 0 = only at the end")
+      ->check(CLI::NonNegativeNumber)->capture_default_str();
+  command->add_flag("--resume", arguments->resume, "go on from the folder's saved state");
+  command->callback([&common, &chosen, arguments] { chosen = [&common, arguments] { return run_train(*arguments, common); }; });
+}
+
+void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+  auto arguments = std::make_shared<EvalArguments>();
+  CLI::App* command = app.add_subcommand("eval", "evaluate a checkpoint on text or tokens by length");
+  command->footer("Example: torsor eval run --text other.txt --lengths 128,512");
+  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint")->required();
+  command->add_option("--text", arguments->text, "UTF-8 files or folders");
+  command->add_option("--tokens", arguments->tokens, "a headerless file of token ids");
+  command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")->check(CLI::IsMember({2, 4}));
+  command->add_option("--lengths", arguments->lengths, "lengths, each dividing the largest; left out: the training length")->delimiter(',');
+  command->add_option("--encoding", arguments->encoding, "read the weights under another expression");
+  command->add_option("--precision", arguments->precision, "exact or hf");
+  command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
+  command->add_option("--spans", arguments->spans, "spans of the largest length to score; 0 = all")->check(CLI::NonNegativeNumber);
+  command->add_option("--dump-logits", arguments->dump, "write tokens and logits of the first window as safetensors");
+  command->callback([&common, &chosen, arguments] { chosen = [&common, arguments] { return run_eval(*arguments, common); }; });
+}
+
+}  // namespace torsor

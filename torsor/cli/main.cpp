@@ -1,0 +1,108 @@
+// The command line: chooses the sub-command, turns errors into one line and an exit code.
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+#include <new>
+
+#include "torsor/base/error.h"
+#include "torsor/cli/common.h"
+
+#ifndef TORSOR_VERSION
+#define TORSOR_VERSION "unknown"
+#endif
+
+namespace torsor {
+
+std::atomic<bool> stop_requested{false};
+
+Progress::Options progress_options(const CommonOptions& common, const std::string& label) {
+  Progress::Options options{.out = std::cerr};
+  options.terminal = isatty(STDERR_FILENO) != 0;
+  options.quiet = common.quiet;
+  options.label = label;
+  return options;
+}
+
+void say(const CommonOptions& common, const std::string& line) {
+  if (!common.quiet) std::cerr << line << std::endl;
+}
+
+namespace {
+
+constexpr int kDone = 0, kFailed = 1, kUsage = 2, kStopped = 130;
+
+void on_interrupt(int) {
+  if (stop_requested.exchange(true)) _exit(kStopped);
+}
+
+/// The first line of a message, so that a failure is one line whatever a library wrote.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+int complain(const std::string& message, int code) {
+  std::cerr << "torsor: " << first_line(message) << std::endl;
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Positional encodings of Transformers: compare, train, inspect, check."};
+  app.name("torsor");
+  app.set_version_flag("--version", std::string("torsor ") + TORSOR_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  CommonOptions common;
+  Chosen chosen;
+  app.add_option("--threads", common.threads, "threads to use; 0 = one a core")->check(CLI::NonNegativeNumber);
+  CLI::Option* seed = app.add_option("--seed", common.seed, "seed of everything that is drawn");
+  app.add_flag("--quiet", common.quiet, "no progress and no messages");
+  app.add_flag("--json", common.json, "one JSON document on standard output");
+  app.add_option("--out", common.out, "where results go");
+  app.add_flag("--force", common.force, "replace what exists");
+  add_compare_command(app, common, chosen);
+  add_train_command(app, common, chosen);
+  add_eval_command(app, common, chosen);
+  add_inspect_commands(app, common, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {
+    app.exit(asked);  // --help and --version print and end well
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    return complain(std::string(error.what()) + "; see torsor --help", kUsage);
+  }
+  common.seed_given = seed->count() > 0;
+  if (common.threads > 0) at::set_num_threads(common.threads);
+  return chosen();
+}
+
+}  // namespace
+
+int guarded_main(int argc, char** argv) {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+  // A reached file-size limit or a closed pipe becomes an error of the write, which is reported in words.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    const int code = run(argc, argv);
+    std::cout.flush();
+    if (!std::cout) return complain("cannot write to standard output", kFailed);
+    return code;
+  } catch (const Interrupted& stopped) {
+    return complain(stopped.what(), kStopped);
+  } catch (const UsageError& error) {
+    return complain(error.what(), kUsage);
+  } catch (const Error& error) {
+    return complain(error.what(), kFailed);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory", kFailed);
+  } catch (const std::exception& error) {
+    // A fault of ours or of a library: still one line, without its internals.
+    return complain(std::string("internal error: ") + error.what(), kFailed);
+  }
+}
+
+}  // namespace torsor
+
+int main(int argc, char** argv) { return torsor::guarded_main(argc, argv); }
