@@ -5,6 +5,7 @@ CPP_FILES = $(shell find torsor tests bench examples \( -name '*.h' -o -name '*.
 LOG = build/configure.log
 TIDY ?= run-clang-tidy-14
 FORMAT ?= clang-format-14
+FILES ?= /torsor/[a-z]+/.*\.cpp$$
 
 .PHONY: all setup build test compare format format-check tidy clean
 all: build
@@ -29,7 +30,8 @@ test: setup
 	@cmake --build build/release --parallel $(JOBS)
 	@cmake --build build/sanitize --parallel $(JOBS)
 	@echo 'subdirs(release sanitize)' > build/CTestTestfile.cmake
-	@ctest --test-dir build --parallel $(JOBS) --output-on-failure $(ARGS)
+	@set -o pipefail; ctest --test-dir build --parallel $(JOBS) --output-on-failure $(ARGS) | tee build/ctest.log; \
+	  failed=$$?; awk -f scripts/count_tests.awk build/ctest.log; exit $$failed
 
 ## Compare encodings on the built-in text; a repeated call goes on where the last one stopped. More options: ARGS='...'
 compare: build
@@ -44,11 +46,11 @@ format-check:
 	@scripts/setup.sh --tools
 	@$(FORMAT) --dry-run --Werror $(CPP_FILES)
 
-## Run the linter over the library
+## Run the linter over the library, or over the files that match FILES='expression'
 tidy:
 	@scripts/setup.sh --tools
 	$(call configure,tidy)
-	@$(TIDY) -quiet -j $(JOBS) -p build/tidy '/torsor/[a-z]+/.*\.cpp$$'
+	@$(TIDY) -quiet -j $(JOBS) -p build/tidy '$(FILES)'
 
 ## Remove what was built; caches outside the checkout stay
 clean:
