@@ -21,7 +21,7 @@ endef
 ## Build the program: build/release/bin/torsor
 build: setup
 	$(call configure,release)
-	@cmake --build build/release --parallel $(JOBS)
+	@cmake --build build/release --parallel $(JOBS) >&2
 
 ## Build and run all tests, the sanitizers' included; ctest counts both builds together
 test: setup
