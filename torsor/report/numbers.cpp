@@ -130,7 +130,8 @@ std::string format_interval(const Interval& interval) {
   if (!(width > 0)) return str(format_significant(low), " to ", format_significant(high));
   // A quarter of a 95 % interval is about one standard deviation of the mean. An end that is not zero must not print
   // as zero: whether the interval holds zero is the question.
-  int decimals = std::clamp(-leading_power(width / 4, 1), 0, 6);
+  const double size = std::max(std::abs(low), std::abs(high));
+  int decimals = std::clamp(std::min(-leading_power(width / 4, 1), 2 - leading_power(size, 3)), 0, 6);
   const auto hides_sign = [](double value, int places) {
     return value != 0 && format_decimals(value, places).find_first_of("123456789") == std::string::npos;
   };

@@ -32,7 +32,8 @@ std::string format_mean_short(double mean, const std::optional<double>& sd);
 /// "7.42 +- 0.03" with the sign U+00B1, or the mean alone where the spread is not known or zero.
 std::string format_mean_sd(double mean, const std::optional<double>& sd);
 
-/// "-0.3 to 1.2": both ends with the same decimals: as a quarter of the width needs, and more where an end would print as 0.
+/// "-0.3 to 1.2": both ends with the same decimals: as a quarter of the width needs, three significant digits at most,
+/// and more where an end would print as 0.
 std::string format_interval(const Interval& interval);
 
 /// 835584 -> "836 k", 1.2e9 -> "1.2 G": three significant digits and a power of 1000.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "torsor/base/error.h"
@@ -83,37 +84,39 @@ class Bootstrap {
  public:
   explicit Bootstrap(const BootstrapOptions& options) : options_(options) {}
 
-  Interval difference(Metric metric, const std::vector<Sample>& a, const std::vector<Sample>& b) {
-    if (a.empty() || a.size() != b.size()) {
-      throw Error(str("paired bootstrap: expected as many samples on both sides, at least one, got ", a.size(), " and ",
-                      b.size()));
+  /// How much the loss of every drawn sample moves: one value a replicate and place. Empty without windows.
+  std::vector<double> changes(const std::vector<Sample>& samples, std::size_t windows) {
+    if (windows == 0) return {};
+    std::vector<std::vector<double>> blocks;
+    for (const Sample& sample : samples) blocks.push_back(centred_blocks(sample.windows));
+    const Plan& plan = plan_for(samples.size(), blocks.front().size());
+    std::vector<double> moves(plan.seed_at.size());
+    for (std::size_t place = 0; place < moves.size(); ++place) {
+      const std::vector<double>& own = blocks[plan.seed_at[place]];
+      const std::uint16_t* drawn = plan.drawn.data() + place * plan.blocks;
+      double sum = 0;
+      for (std::size_t i = 0; i < plan.blocks; ++i) sum += drawn[i] * own[i];
+      moves[place] = sum / static_cast<double>(plan.blocks);
     }
+    return moves;
+  }
+
+  /// The interval of mean(a) - mean(b) from the changes of both, which may be empty.
+  Interval difference(Metric metric, const std::vector<Sample>& a, const std::vector<Sample>& b, std::size_t windows,
+                      const std::vector<double>& changes_a, const std::vector<double>& changes_b) {
     Interval interval;
     for (std::size_t i = 0; i < a.size(); ++i) interval.mean += a[i].value - b[i].value;
     interval.mean /= static_cast<double>(a.size());
-    const std::size_t windows = common_windows(a, b);
     if (options_.replicates == 0 || (a.size() < 2 && windows < 2)) return interval;
-
-    std::vector<std::vector<double>> blocks_a, blocks_b;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      blocks_a.push_back(centred_blocks(windows == 0 ? std::vector<double>{} : a[i].windows));
-      blocks_b.push_back(centred_blocks(windows == 0 ? std::vector<double>{} : b[i].windows));
-    }
-    const Plan& plan = plan_for(a.size(), blocks_a.front().size());
+    const Plan& plan = plan_for(a.size(), std::min(windows, kMostBlocks));
     std::vector<double> differences(options_.replicates);
     for (std::size_t replicate = 0; replicate < options_.replicates; ++replicate) {
       double sum = 0;
       for (std::size_t slot = 0; slot < a.size(); ++slot) {
         const std::size_t place = replicate * a.size() + slot;
         const std::size_t seed = plan.seed_at[place];
-        const std::uint16_t* drawn = plan.drawn.data() + place * plan.blocks;
-        double change_a = 0, change_b = 0;
-        for (std::size_t i = 0; i < plan.blocks; ++i) {
-          change_a += drawn[i] * blocks_a[seed][i];
-          change_b += drawn[i] * blocks_b[seed][i];
-        }
-        const double share = plan.blocks == 0 ? 0 : 1 / static_cast<double>(plan.blocks);
-        sum += moved(metric, a[seed], change_a * share) - moved(metric, b[seed], change_b * share);
+        sum += moved(metric, a[seed], windows == 0 ? 0 : changes_a[place]) -
+               moved(metric, b[seed], windows == 0 ? 0 : changes_b[place]);
       }
       differences[replicate] = sum / static_cast<double>(a.size());
     }
@@ -183,20 +186,41 @@ std::vector<Column> columns_of(const Results& results, const std::string& task, 
   return columns;
 }
 
-std::optional<Interval> difference(Bootstrap& bootstrap, Metric metric, const Column& column, const Column& best) {
-  std::vector<Sample> a, b;
-  for (std::size_t i = 0; i < column.seeds.size(); ++i) {
-    for (std::size_t j = 0; j < best.seeds.size(); ++j) {
-      if (column.seeds[i] != best.seeds[j]) continue;
-      a.push_back(column.samples[i]);
-      b.push_back(best.samples[j]);
-    }
-  }
-  if (a.empty()) return std::nullopt;
-  return bootstrap.difference(metric, a, b);
-}
+/// The differences of one task and length. All metrics move with the same changes of loss, which are drawn once.
+class Differences {
+ public:
+  explicit Differences(Bootstrap& bootstrap) : bootstrap_(bootstrap) {}
 
-void add_rows(Results& results, Bootstrap& bootstrap, const std::string& task, std::int64_t length, Metric metric) {
+  std::optional<Interval> operator()(Metric metric, const Column& column, const Column& best) {
+    std::vector<std::int64_t> seeds;
+    std::vector<Sample> a, b;
+    for (std::size_t i = 0; i < column.seeds.size(); ++i) {
+      for (std::size_t j = 0; j < best.seeds.size(); ++j) {
+        if (column.seeds[i] != best.seeds[j]) continue;
+        seeds.push_back(column.seeds[i]);
+        a.push_back(column.samples[i]);
+        b.push_back(best.samples[j]);
+      }
+    }
+    if (a.empty()) return std::nullopt;
+    const std::size_t windows = common_windows(a, b);
+    return bootstrap_.difference(metric, a, b, windows, changes(column, seeds, a, windows), changes(best, seeds, b, windows));
+  }
+
+ private:
+  const std::vector<double>& changes(const Column& column, const std::vector<std::int64_t>& seeds,
+                                     const std::vector<Sample>& samples, std::size_t windows) {
+    const Key key{column.encoding, seeds, windows};
+    const auto place = known_.find(key);
+    return place != known_.end() ? place->second : known_.emplace(key, bootstrap_.changes(samples, windows)).first->second;
+  }
+
+  using Key = std::tuple<std::string, std::vector<std::int64_t>, std::size_t>;
+  Bootstrap& bootstrap_;
+  std::map<Key, std::vector<double>> known_;
+};
+
+void add_rows(Results& results, Differences& differences, const std::string& task, std::int64_t length, Metric metric) {
   const std::vector<Column> columns = columns_of(results, task, length, metric);
   const Column* best = nullptr;
   for (const Column& column : columns) {
@@ -208,7 +232,7 @@ void add_rows(Results& results, Bootstrap& bootstrap, const std::string& task, s
       std::vector<double> values;
       for (const Sample& sample : column.samples) values.push_back(sample.value);
       row.sd = sd_of(values);
-      row.difference_to_best = difference(bootstrap, metric, column, *best);
+      row.difference_to_best = &column == best ? Interval{0, 0.0, 0.0} : differences(metric, column, *best);
     }
     results.summary.push_back(std::move(row));
   }
@@ -263,7 +287,13 @@ const char* metric_name(Metric metric) {
 
 Interval paired_bootstrap(Metric metric, const std::vector<Sample>& a, const std::vector<Sample>& b,
                           const BootstrapOptions& options) {
-  return Bootstrap(options).difference(metric, a, b);
+  if (a.empty() || a.size() != b.size()) {
+    throw Error(str("paired bootstrap: expected as many samples on both sides, at least one, got ", a.size(), " and ",
+                    b.size()));
+  }
+  Bootstrap bootstrap(options);
+  const std::size_t windows = common_windows(a, b);
+  return bootstrap.difference(metric, a, b, windows, bootstrap.changes(a, windows), bootstrap.changes(b, windows));
 }
 
 std::optional<Best> best_of(const Results& results, const std::string& task, std::int64_t length,
@@ -297,7 +327,8 @@ void summarize(Results& results, const BootstrapOptions& options) {
   const std::vector<std::string> tasks = tasks_of(results);
   for (const std::string& task : tasks) {
     for (const std::int64_t length : lengths_of(results, task)) {
-      for (const Metric metric : kMetrics) add_rows(results, bootstrap, task, length, metric);
+      Differences differences(bootstrap);
+      for (const Metric metric : kMetrics) add_rows(results, differences, task, length, metric);
     }
   }
   for (const std::string& task : tasks) {
