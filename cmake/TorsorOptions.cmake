@@ -23,5 +23,8 @@ if(TORSOR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       "${TORSOR_CCACHE}")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 and 13 report these wrongly, of std::optional, of adding strings, and of references into what is passed in.
+  target_compile_options(torsor_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict
+    $<$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>:-Wno-dangling-reference>)
   target_compile_options(torsor_options INTERFACE -fpch-preprocess)  # lets ccache see through precompiled headers
 endif()
