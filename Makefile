@@ -7,7 +7,7 @@ TIDY ?= run-clang-tidy-14
 FORMAT ?= clang-format-14
 FILES ?= /torsor/[a-z]+/.*\.cpp$$
 
-.PHONY: all setup build test compare format format-check tidy clean
+.PHONY: all setup build test sanitize compare format format-check tidy clean
 all: build
 
 setup:
@@ -32,6 +32,12 @@ test: setup
 	@echo 'subdirs(release sanitize)' > build/CTestTestfile.cmake
 	@set -o pipefail; ctest --test-dir build --parallel $(JOBS) --output-on-failure $(ARGS) | tee build/ctest.log; \
 	  failed=$$?; awk -f scripts/count_tests.awk build/ctest.log; exit $$failed
+
+## Run all tests under the sanitizers, those with libtorch too: slow, so not part of make test
+sanitize: setup
+	$(call configure,sanitize-all)
+	@cmake --build build/sanitize-all --parallel $(JOBS) >&2
+	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/sanitize-all --parallel $(JOBS) --output-on-failure $(ARGS)
 
 ## Compare encodings on the built-in text; a repeated call goes on where the last one stopped. More options: ARGS='...'
 compare: build
