@@ -25,25 +25,25 @@ struct FixtureOptions {
 namespace fixture {
 
 struct Shape {
-  double home;      // perplexity at 128
-  double growth;    // times for each doubling, and it accelerates
+  double home;    // perplexity at 128
+  double growth;  // times for each doubling, and it accelerates
   double parameters;
-  double speed;     // relative to none
+  double speed;  // relative to none
   double decode;
 };
 
 inline Shape shape_of(const std::string& encoding) {
   static const std::map<std::string, Shape> shapes = {
-      {"none", {11.7, 0.004, 0, 1.0, 910}},        {"sinusoidal", {9.4, 0.42, 0, 0.99, 905}},
-      {"learned", {9.1, 0, 16384, 0.99, 902}},     {"rope", {7.4, 0.17, 0, 0.93, 842}},
-      {"alibi", {8.2, 0.0, 0, 0.97, 880}},         {"t5", {7.9, 0.015, 128, 0.91, 861}},
-      {"kerple", {7.75, 0.004, 8, 0.88, 850}},     {"fire", {7.6, 0.03, 1156, 0.81, 790}}};
+      {"none", {11.7, 0.004, 0, 1.0, 910}},    {"sinusoidal", {9.4, 0.42, 0, 0.99, 905}},
+      {"learned", {9.1, 0, 16384, 0.99, 902}}, {"rope", {7.4, 0.17, 0, 0.93, 842}},
+      {"alibi", {8.2, 0.0, 0, 0.97, 880}},     {"t5", {7.9, 0.015, 128, 0.91, 861}},
+      {"kerple", {7.75, 0.004, 8, 0.88, 850}}, {"fire", {7.6, 0.03, 1156, 0.81, 790}}};
   const auto found = shapes.find(encoding);
   return found != shapes.end() ? found->second : Shape{8.5, 0.05, 64, 0.9, 800};
 }
 
 inline Json eval_of(const std::string& encoding, std::int64_t length, std::int64_t seed, const FixtureOptions& options,
-             std::size_t place) {
+                    std::size_t place) {
   Json eval = {{"task", "lm"}, {"length", length}, {"status", "ok"}};
   if (encoding == "learned" && length > 128) {
     eval["status"] = "refused";
@@ -55,7 +55,8 @@ inline Json eval_of(const std::string& encoding, std::int64_t length, std::int64
   Random random(static_cast<std::uint64_t>(seed), 100 * place + static_cast<std::uint64_t>(length));
   double growth = shape.growth * std::pow(doublings, 1.35) / 4 * 1.25;
   if (options.exploding && encoding == "sinusoidal") growth = 1.79 * doublings;
-  const double loss = std::log(shape.home) + growth + 0.004 * (Random(static_cast<std::uint64_t>(seed), place).normal() + 0.4 * random.normal());
+  const double loss = std::log(shape.home) + growth +
+                      0.004 * (Random(static_cast<std::uint64_t>(seed), place).normal() + 0.4 * random.normal());
   if (options.exploding && encoding == "sinusoidal" && length == 2048) {
     eval["loss"] = nullptr;
     eval["perplexity"] = nullptr;
@@ -69,12 +70,14 @@ inline Json eval_of(const std::string& encoding, std::int64_t length, std::int64
   for (std::int64_t from = 0; from < length; from += 16) {
     const double x = static_cast<double>(from) + 8;
     const double past = std::max(0.0, std::log2(x / 128));
-    bins.push_back({from, from + 16, loss - 0.1 + 1.3 / std::sqrt(1 + x) + growth * 0.7 * (past - 0.6 * doublings) + 0.012 * random.normal()});
+    bins.push_back(
+        {from, from + 16,
+         loss - 0.1 + 1.3 / std::sqrt(1 + x) + growth * 0.7 * (past - 0.6 * doublings) + 0.012 * random.normal()});
   }
   eval["position_loss"] = bins;
   if (options.windows) {
     Json windows = Json::array();
-    for (std::int64_t i = 0; i < 65536 / length; ++i) {
+    for (std::int64_t i = 0; i < 16384 / length; ++i) {
       const double text = 0.25 * Random(7, static_cast<std::uint64_t>(length + 10000 * i)).normal();
       windows.push_back(loss + text + 0.03 * random.normal());
     }
@@ -84,10 +87,15 @@ inline Json eval_of(const std::string& encoding, std::int64_t length, std::int64
 }
 
 inline Json effects_of(const FixtureOptions& options) {
-  const std::vector<double> distances = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2047};
+  const std::vector<double> distances = {0,  1,  2,   3,   4,   6,   8,   12,  16,   24,   32,  48,
+                                         64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2047};
   Json list = Json::array();
   for (const std::string& encoding : options.encodings) {
-    Json effect = {{"encoding", encoding}, {"kind", "none"}, {"distances", Json::array()}, {"per_head", Json::array()}, {"note", ""}};
+    Json effect = {{"encoding", encoding},
+                   {"kind", "none"},
+                   {"distances", Json::array()},
+                   {"per_head", Json::array()},
+                   {"note", ""}};
     if (encoding == "none") effect["note"] = "Attention sees no positions: only the causal mask tells them apart.";
     if (encoding == "sinusoidal" || encoding == "learned") {
       effect["kind"] = "content";
@@ -130,13 +138,21 @@ inline Json effects_of(const FixtureOptions& options) {
 inline Json fixture_document(const FixtureOptions& options = {}) {
   using namespace fixture;
   Json document = {{"format", "torsor-results-1"}};
-  document["config"] = {{"encodings", options.encodings}, {"task", "lm"}, {"length", 128}, {"eval_lengths", options.lengths},
-                        {"seeds", options.seeds}, {"steps", 300}, {"batch", 16}, {"profile", options.seeds.size() > 1 ? "standard" : "quick"},
-                        {"dtype", "float32"},
-                        {"model", {{"width", 128}, {"layers", 4}, {"heads", 4}, {"kv_heads", 4}, {"mlp_width", 344}, {"tie_head", true}}},
-                        {"text", {"books/first.txt", "books/second.txt"}},
-                        {"data_sha256", "9f2feb0f1ef425b292f2f94bdd4b0a7d3f0e1ab6a8b0b1cde0f4c9b1c2d3e4f5"}};
-  document["machine"] = {{"cpu", "two cores, AVX-512"}, {"threads", 2}, {"memory_bytes", 8589934592}, {"version", "0.1.0"}};
+  document["config"] = {
+      {"encodings", options.encodings},
+      {"task", "lm"},
+      {"length", 128},
+      {"eval_lengths", options.lengths},
+      {"seeds", options.seeds},
+      {"steps", 300},
+      {"batch", 16},
+      {"profile", options.seeds.size() > 1 ? "standard" : "quick"},
+      {"dtype", "float32"},
+      {"model", {{"width", 128}, {"layers", 4}, {"heads", 4}, {"kv_heads", 4}, {"mlp_width", 344}, {"tie_head", true}}},
+      {"text", {"books/first.txt", "books/second.txt"}},
+      {"data_sha256", "9f2feb0f1ef425b292f2f94bdd4b0a7d3f0e1ab6a8b0b1cde0f4c9b1c2d3e4f5"}};
+  document["machine"] = {
+      {"cpu", "two cores, AVX-512"}, {"threads", 2}, {"memory_bytes", 8589934592}, {"version", "0.1.0"}};
   Json runs = Json::array();
   for (const std::int64_t seed : options.seeds) {
     for (std::size_t i = 0; i < options.encodings.size(); ++i) {
@@ -146,11 +162,19 @@ inline Json fixture_document(const FixtureOptions& options = {}) {
       Json losses = Json::array();
       for (int step = 0; step < 300; ++step) {
         const double fall = std::exp(-step / 28.0), slow = 0.55 * std::exp(-step / 120.0);
-        losses.push_back({step, std::log(shape.home) + (5.55 - std::log(shape.home) - 0.55) * fall + slow + 0.03 * random.normal()});
+        losses.push_back(
+            {step, std::log(shape.home) + (5.55 - std::log(shape.home) - 0.55) * fall + slow + 0.03 * random.normal()});
       }
-      Json run = {{"encoding", encoding}, {"seed", seed}, {"status", "ok"}, {"parameters", 819840 + static_cast<std::int64_t>(shape.parameters)}};
+      Json run = {{"encoding", encoding},
+                  {"seed", seed},
+                  {"status", "ok"},
+                  {"parameters", 819840 + static_cast<std::int64_t>(shape.parameters)}};
       const double rate = 17600 * shape.speed * (1 + 0.006 * random.normal());
-      run["train"] = {{"steps", 300}, {"tokens", 614400}, {"seconds", 614400 / rate}, {"tokens_per_second", rate}, {"losses", losses}};
+      run["train"] = {{"steps", 300},
+                      {"tokens", 614400},
+                      {"seconds", 614400 / rate},
+                      {"tokens_per_second", rate},
+                      {"losses", losses}};
       run["peak_memory_bytes"] = 327155712 + 40000000 * (1 - shape.speed);
       run["decode_tokens_per_second"] = shape.decode * (1 + 0.004 * random.normal());
       Json evals = Json::array();

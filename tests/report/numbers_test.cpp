@@ -37,7 +37,7 @@ TEST(ReportNumbers, SignificantDigits) {
 
 TEST(ReportNumbers, SpreadSaysTheDecimals) {
   EXPECT_EQ(decimals_for_spread(0.03), 2);
-  EXPECT_EQ(decimals_for_spread(0.014), 3);   // begins with 1: two digits
+  EXPECT_EQ(decimals_for_spread(0.014), 3);  // begins with 1: two digits
   EXPECT_EQ(decimals_for_spread(0.0194), 3);
   EXPECT_EQ(decimals_for_spread(0.0196), 2);  // rounds to 0.020
   EXPECT_EQ(decimals_for_spread(0.0996), 2);  // rounds to 0.10
@@ -89,9 +89,9 @@ TEST(ReportNumbers, Units) {
 TEST(ReportNumbers, WidthCountsTerminalColumns) {
   EXPECT_EQ(display_width("rope"), 4u);
   EXPECT_EQ(display_width("\u00b1"), 1u);
-  EXPECT_EQ(display_width("e\u0301"), 1u);        // combining accent
-  EXPECT_EQ(display_width("\u4e2d\u6587"), 4u);   // wide
-  EXPECT_EQ(display_width("\xff"), 1u);           // not UTF-8
+  EXPECT_EQ(display_width("e\u0301"), 1u);       // combining accent
+  EXPECT_EQ(display_width("\u4e2d\u6587"), 4u);  // wide
+  EXPECT_EQ(display_width("\xff"), 1u);          // not UTF-8
   EXPECT_EQ(display_width(""), 0u);
 }
 

@@ -24,7 +24,9 @@ std::string error_of(const Json& document) {
   return "";
 }
 
-Json small() { return tiny_document({{"rope", {{128, {7, 8}}, {256, {9, 9}}}}, {"learned", {{128, {7, 7}}, {256, {-1, -1}}}}}); }
+Json small() {
+  return tiny_document({{"rope", {{128, {7, 8}}, {256, {9, 9}}}}, {"learned", {{128, {7, 7}}, {256, {-1, -1}}}}});
+}
 
 void expect_error(const Json& document, const std::string& part) {
   const std::string message = error_of(document);
@@ -43,7 +45,7 @@ TEST(ReportResults, ReadsEverything) {
   EXPECT_EQ(results.runs[2].eval[1].status, Status::refused);
   EXPECT_EQ(results.runs[0].train.losses.size(), 300u);
   EXPECT_EQ(results.runs[0].train.losses[7].step, 7);
-  EXPECT_EQ(results.runs[0].eval[4].windows.size(), 32u);
+  EXPECT_EQ(results.runs[0].eval[4].windows.size(), 8u);
   EXPECT_EQ(results.runs[0].eval[0].position_loss[1].from, 16);
   EXPECT_EQ(results.effects.size(), 8u);
   EXPECT_EQ(results.effects[4].kind, Effect::Kind::bias);

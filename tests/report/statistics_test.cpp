@@ -43,7 +43,8 @@ TEST(ReportBootstrap, ThreeSeedsByHand) {
 
 // Four seeds with differences 1..4: means up to 1.25 come in 5 of 256 draws (2.0 %), up to 1.5 in 15 (5.9 %).
 TEST(ReportBootstrap, FourSeedsByHand) {
-  const Interval interval = paired_bootstrap(Metric::loss, values({1, 2, 3, 4}), values({0, 0, 0, 0}), {.replicates = 20000});
+  const Interval interval =
+      paired_bootstrap(Metric::loss, values({1, 2, 3, 4}), values({0, 0, 0, 0}), {.replicates = 20000});
   EXPECT_DOUBLE_EQ(interval.mean, 2.5);
   EXPECT_DOUBLE_EQ(*interval.low, 1.5);
   EXPECT_DOUBLE_EQ(*interval.high, 3.5);
@@ -110,7 +111,8 @@ TEST(ReportBootstrap, WithoutAnythingToResampleThereIsNoInterval) {
 }
 
 TEST(ReportBootstrap, SameSeedSameInterval) {
-  const std::vector<Sample> a = values({1, 2.5, 3.25, 7, 8, 9.1, 4.7, 2.3, 6.6}), b = values({0, 1, 2, 3, 4, 5, 6, 7, 8});
+  const std::vector<Sample> a = values({1, 2.5, 3.25, 7, 8, 9.1, 4.7, 2.3, 6.6}),
+                            b = values({0, 1, 2, 3, 4, 5, 6, 7, 8});
   const Interval first = paired_bootstrap(Metric::loss, a, b, {.replicates = 300});
   EXPECT_EQ(*first.low, *paired_bootstrap(Metric::loss, a, b, {.replicates = 300}).low);
   EXPECT_NE(*first.low, *paired_bootstrap(Metric::loss, a, b, {.replicates = 300, .seed = 1}).low);
@@ -159,7 +161,9 @@ TEST(ReportSummary, DifferencesUseTheSeedsThatBothHave) {
 }
 
 TEST(ReportSummary, ShownOnlyWithThreeSeedsAndAnIntervalAboveZero) {
-  const auto shown = [](const TinyCurves& curves) { return best_of(tiny_results(curves), "lm", 128, "perplexity")->shown; };
+  const auto shown = [](const TinyCurves& curves) {
+    return best_of(tiny_results(curves), "lm", 128, "perplexity")->shown;
+  };
   EXPECT_TRUE(shown({{"a", {{128, {5, 6, 7}}}}, {"b", {{128, {5.5, 6.5, 7.5}}}}}));
   EXPECT_FALSE(shown({{"a", {{128, {5, 6}}}}, {"b", {{128, {9, 9}}}}}));
   EXPECT_FALSE(shown({{"a", {{128, {5, 6, 7}}}}, {"b", {{128, {4.9, 8, 9}}}}}));  // one seed goes the other way
@@ -174,12 +178,13 @@ TEST(ReportVerdict, ThreeSeeds) {
                                         {"rope", {{128, {7, 7.1, 7.2}}, {256, {14, 14.1, 14.2}}}},
                                         {"alibi", {{128, {8, 8.1, 8.2}}, {256, {8.1, 8.2, 8.3}}}}});
   EXPECT_EQ(results.verdict,
-            (Sentences{"rope has the lowest perplexity at the training length (7.10 \u00b1 0.10 at 128), alibi at the longest "
-                       "(8.20 \u00b1 0.10 at 256).",
-                       "At 128 the lead of rope over the runner-up alibi is shown: 1.0, 95 % interval 1.00 to 1.00.",
-                       "At 256 the lead of alibi over the runner-up none is shown: 2.8, 95 % interval 2.70 to 2.90.",
-                       "Flat up to 256 (within 5 % of the perplexity at 128): none and alibi.",
-                       "Rising by 256: rope from 7.10 to 14.1 (+99 %)."}));
+            (Sentences{
+                "rope has the lowest perplexity at the training length (7.10 \u00b1 0.10 at 128), alibi at the longest "
+                "(8.20 \u00b1 0.10 at 256).",
+                "At 128 the lead of rope over the runner-up alibi is shown: 1.0, 95 % interval 1.00 to 1.00.",
+                "At 256 the lead of alibi over the runner-up none is shown: 2.8, 95 % interval 2.70 to 2.90.",
+                "Flat up to 256 (within 5 % of the perplexity at 128): none and alibi.",
+                "Rising by 256: rope from 7.10 to 14.1 (+99 %)."}));
 }
 
 TEST(ReportVerdict, NoDifferenceShown) {
@@ -192,17 +197,20 @@ TEST(ReportVerdict, NoDifferenceShown) {
 
 TEST(ReportVerdict, OneSeedShowsDirection) {
   const Results results = tiny_results({{"a", {{128, {5}}, {256, {5}}}}, {"b", {{128, {6}}, {256, {9}}}}});
-  EXPECT_EQ(results.verdict,
-            (Sentences{"a has the lowest perplexity, both at the training length (5.00 at 128) and at the longest (5.00 at 256).",
-                       "One seed only shows direction: no difference counts as shown with fewer than 3 seeds.",
-                       "At 128 a is 1.0 below the runner-up b.", "At 256 a is 4.0 below the runner-up b.",
-                       "Flat up to 256 (within 5 % of the perplexity at 128): a.",
-                       "Rising by 256: b from 6.00 to 9.00 (+50 %)."}));
+  EXPECT_EQ(
+      results.verdict,
+      (Sentences{
+          "a has the lowest perplexity, both at the training length (5.00 at 128) and at the longest (5.00 at 256).",
+          "One seed only shows direction: no difference counts as shown with fewer than 3 seeds.",
+          "At 128 a is 1.0 below the runner-up b.", "At 256 a is 4.0 below the runner-up b.",
+          "Flat up to 256 (within 5 % of the perplexity at 128): a.", "Rising by 256: b from 6.00 to 9.00 (+50 %)."}));
 }
 
 TEST(ReportVerdict, FlatIsWithinFivePercent) {
-  const Results results = tiny_results({{"in", {{128, {10}}, {256, {10.5}}}}, {"out", {{128, {10}}, {256, {10.51}}}},
-                                        {"down", {{128, {10}}, {256, {9.4}}}}, {"far", {{128, {10}}, {256, {40}}}}});
+  const Results results = tiny_results({{"in", {{128, {10}}, {256, {10.5}}}},
+                                        {"out", {{128, {10}}, {256, {10.51}}}},
+                                        {"down", {{128, {10}}, {256, {9.4}}}},
+                                        {"far", {{128, {10}}, {256, {40}}}}});
   EXPECT_EQ(results.verdict[4], "Flat up to 256 (within 5 % of the perplexity at 128): in.");
   EXPECT_EQ(results.verdict[5], "Rising by 256: far from 10.0 to 40.0 (times 4.0) and out from 10.0 to 10.5 (+5.1 %).");
   EXPECT_EQ(results.verdict[6], "Falling by 256: down from 10.0 to 9.40 (-6.0 %).");
@@ -213,15 +221,18 @@ TEST(ReportVerdict, RefusalsFailuresAndInfinities) {
                                         {"b", {{128, {8}}, {256, {8}}, {512, {kNan}}}},
                                         {"c", {{128, {9}}, {256, {0}}, {512, {9}}}}});
   const Sentences& verdict = results.verdict;
-  EXPECT_EQ(verdict[0], "learned has the lowest perplexity at the training length (7.00 at 128), c at the longest (9.00 at 512).");
+  EXPECT_EQ(verdict[0],
+            "learned has the lowest perplexity at the training length (7.00 at 128), c at the longest (9.00 at 512).");
   const Sentences tail(verdict.end() - 4, verdict.end());
-  EXPECT_EQ(tail, (Sentences{"Flat up to 512 (within 5 % of the perplexity at 128): c.", "No longer finite: b at 512.",
-                             "Refused: learned 256 and longer (no row).", "Failed: c with seed 0 at 256 (out of memory)."}));
+  EXPECT_EQ(tail,
+            (Sentences{"Flat up to 512 (within 5 % of the perplexity at 128): c.", "No longer finite: b at 512.",
+                       "Refused: learned 256 and longer (no row).", "Failed: c with seed 0 at 256 (out of memory)."}));
 }
 
 TEST(ReportVerdict, OddCasesHaveWords) {
   EXPECT_EQ(tiny_results({}).verdict, Sentences{"Nothing was run."});
-  EXPECT_EQ(tiny_results({{"a", {{128, {5}}}}}).verdict.back(), "Only one encoding was run: there is nothing to compare it with.");
+  EXPECT_EQ(tiny_results({{"a", {{128, {5}}}}}).verdict.back(),
+            "Only one encoding was run: there is nothing to compare it with.");
   EXPECT_EQ(tiny_results({{"a", {{128, {kNan}}}}}).verdict[0], "No run gave a finite perplexity.");
   EXPECT_EQ(tiny_results({{"a", {{256, {5}}}}, {"b", {{256, {6}}}}}).verdict[0],
             "a has the lowest perplexity at the shortest length (5.00 at 256).");  // 128 was not evaluated

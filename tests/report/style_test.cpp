@@ -44,11 +44,13 @@ Vector lab(Vector rgb) {
   return {116 * y - 16, 500 * (x - y), 200 * (y - z)};
 }
 
-// Full protanopia, deuteranopia and tritanopia in linear sRGB: Machado, Oliveira and Fernandes (2009), table of severity 1.
-const std::array<Matrix, 4> kSights = {{{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}},
-                                        {{{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}}},
-                                        {{{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}}},
-                                        {{{1.255528, -0.076749, -0.178779}, {-0.078411, 0.930809, 0.147602}, {0.004733, 0.691367, 0.303900}}}}};
+// Full protanopia, deuteranopia and tritanopia in linear sRGB: Machado, Oliveira and Fernandes (2009), table of
+// severity 1.
+const std::array<Matrix, 4> kSights = {
+    {{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}},
+     {{{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}}},
+     {{{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}}},
+     {{{1.255528, -0.076749, -0.178779}, {-0.078411, 0.930809, 0.147602}, {0.004733, 0.691367, 0.303900}}}}};
 
 void expect_distinct(const std::array<const char*, kColours>& colours, const char* paper) {
   for (std::size_t i = 0; i < kColours; ++i) {

@@ -51,7 +51,8 @@ TEST(ReportTable, OneSeedExact) {
 }
 
 TEST(ReportTable, ThreeSeedsExact) {
-  const Results results = summarized(tiny_document({{"none", {{128, {11, 11.1, 11.2}}}}, {"rope", {{128, {7, 7.03, 7.06}}}}}));
+  const Results results =
+      summarized(tiny_document({{"none", {{128, {11, 11.1, 11.2}}}}, {"rope", {{128, {7, 7.03, 7.06}}}}}));
   EXPECT_EQ(text_table(results),
             "lm: perplexity by length, trained at 128, 3 seeds (mean \u00b1 sd); speed relative to none\n"
             "encoding           128  parameters  speed  memory  decode/s\n"
@@ -61,7 +62,8 @@ TEST(ReportTable, ThreeSeedsExact) {
 }
 
 TEST(ReportTable, FailuresInfinitiesAndGapsHaveWords) {
-  Json document = tiny_document({{"a", {{128, {5}}, {256, {std::numeric_limits<double>::quiet_NaN()}}}}, {"b", {{128, {0}}}}});
+  Json document =
+      tiny_document({{"a", {{128, {5}}, {256, {std::numeric_limits<double>::quiet_NaN()}}}}, {"b", {{128, {0}}}}});
   document["runs"].push_back({{"encoding", "c"}, {"seed", 0}, {"status", "failed"}, {"reason", "out of\nmemory"}});
   const Results results = summarized(document);
   const FigureTable table = figure_table(results, "lm");

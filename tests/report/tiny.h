@@ -14,8 +14,8 @@
 
 namespace torsor::report {
 
-/// Perplexities by length, one a seed (0, 1, ...). A negative number is a refusal, 0 a failure, NaN a figure that is not
-/// finite.
+/// Perplexities by length, one a seed (0, 1, ...). A negative number is a refusal, 0 a failure, NaN a figure that is
+/// not finite.
 using TinyCurve = std::map<std::int64_t, std::vector<double>>;
 using TinyCurves = std::vector<std::pair<std::string, TinyCurve>>;
 
@@ -30,7 +30,11 @@ inline Json tiny_document(const TinyCurves& curves, std::int64_t trained = 128) 
       for (const auto& [length, values] : curve) {
         if (seed >= values.size()) continue;
         const double value = values[seed];
-        Json eval = {{"task", "lm"}, {"length", length}, {"status", value < 0 ? "refused" : value == 0 ? "failed" : "ok"}};
+        Json eval = {{"task", "lm"},
+                     {"length", length},
+                     {"status", value < 0    ? "refused"
+                                : value == 0 ? "failed"
+                                             : "ok"}};
         if (value < 0) eval["reason"] = "no row";
         if (value == 0) eval["reason"] = "out of memory";
         if (value > 0) {

@@ -30,8 +30,7 @@ std::string describe(const LineChart& chart, const std::string& unit) {
     if (series.points.empty()) continue;
     const ChartPoint& first = series.points.front();
     const ChartPoint& last = series.points.back();
-    text += str(text.empty() ? "" : "; ", series.name, " ", format_significant(first.y), " at ", unit, " ",
-                first.x);
+    text += str(text.empty() ? "" : "; ", series.name, " ", format_significant(first.y), " at ", unit, " ", first.x);
     if (series.points.size() > 1) text += str(", ", format_significant(last.y), " at ", last.x);
   }
   return text.empty() ? "No values." : text + ".";
@@ -89,7 +88,8 @@ LinePicture length_picture(const Results& results, const std::string& task, cons
       series.points.push_back({static_cast<double>(table.lengths[i]), *cell.mean, summary->sd.value_or(0),
                                str(row.encoding, " at ", table.lengths[i], ": ", text)});
       // A line that stops early says where its last value stands.
-      series.end = format_mean_short(*cell.mean, summary->sd) + (i + 1 == row.cells.size() ? "" : str(" at ", table.lengths[i]));
+      series.end =
+          format_mean_short(*cell.mean, summary->sd) + (i + 1 == row.cells.size() ? "" : str(" at ", table.lengths[i]));
       worst = std::max(worst, *cell.mean);
       // Before the home length is known to be there, the first value of a curve stands for it.
       if (table.lengths[i] == trained || series.points.size() == 1) worst_home = std::max(worst_home, *cell.mean);
@@ -103,7 +103,8 @@ LinePicture length_picture(const Results& results, const std::string& task, cons
   return picture;
 }
 
-ScatterPicture cost_picture(const Results& results, const std::string& task, std::int64_t length, const Styles& styles) {
+ScatterPicture cost_picture(const Results& results, const std::string& task, std::int64_t length,
+                            const Styles& styles) {
   ScatterPicture picture;
   ScatterChart& chart = picture.chart;
   const FigureTable table = figure_table(results, task);
@@ -208,7 +209,8 @@ LinePicture position_picture(const Results& results, const std::string& task, co
   for (const Run& run : results.runs) {
     const Eval* eval = find_eval(run, task, length);
     if (eval == nullptr || eval->status != Status::ok) continue;
-    for (const PositionLoss& bin : eval->position_loss) bins[{bin.from, bin.to}][run.encoding].values.push_back(bin.loss);
+    for (const PositionLoss& bin : eval->position_loss)
+      bins[{bin.from, bin.to}][run.encoding].values.push_back(bin.loss);
   }
   const std::vector<std::string> encodings = encodings_of(results);
   std::vector<std::string> head = {"positions"};
@@ -243,9 +245,9 @@ LinePicture position_picture(const Results& results, const std::string& task, co
       if (std::log((to + 1) / (from + 1)) < span && std::next(bin) != bins.end()) continue;
       std::vector<double> means;
       for (const double sum : sums) means.push_back(sum / weight);
-      series.points.push_back(point_of((from + to) / 2, means,
-                                       str(encoding, ", positions ", bin->first.second - std::lround(weight), " to ",
-                                           bin->first.second - 1)));
+      series.points.push_back(point_of(
+          (from + to) / 2, means,
+          str(encoding, ", positions ", bin->first.second - std::lround(weight), " to ", bin->first.second - 1)));
       weight = 0;
     }
     if (!series.points.empty()) series.end = format_significant(series.points.back().y, 3);
@@ -273,13 +275,21 @@ std::vector<PanelPicture> effect_pictures(const Results& results, const Styles& 
     picture.encoding = effect.encoding;
     picture.note = effect.note;
     switch (effect.kind) {
-      case Effect::Kind::none: picture.kind = "adds nothing by distance"; break;
-      case Effect::Kind::content: picture.kind = "depends on content"; break;
-      case Effect::Kind::bias: picture.kind = "added to the logit, a line a head"; break;
-      case Effect::Kind::rotation: picture.kind = "mean cosine of its rotations"; break;
+      case Effect::Kind::none:
+        picture.kind = "adds nothing by distance";
+        break;
+      case Effect::Kind::content:
+        picture.kind = "depends on content";
+        break;
+      case Effect::Kind::bias:
+        picture.kind = "added to the logit, a line a head";
+        break;
+      case Effect::Kind::rotation:
+        picture.kind = "mean cosine of its rotations";
+        break;
     }
-    if (!effect.distances.empty() && !effect.per_head.empty() && std::is_sorted(effect.distances.begin(), effect.distances.end()) &&
-        effect.distances.front() >= 0) {
+    if (!effect.distances.empty() && !effect.per_head.empty() &&
+        std::is_sorted(effect.distances.begin(), effect.distances.end()) && effect.distances.front() >= 0) {
       PanelChart chart;
       chart.title = str("Effect of ", effect.encoding, " on a logit by distance: ", picture.kind);
       chart.style = style_of(styles, effect.encoding);
@@ -310,10 +320,10 @@ std::vector<PanelPicture> effect_pictures(const Results& results, const Styles& 
         picture.rows.push_back(std::move(cells));
       }
       const auto& first = effect.per_head.front();
-      chart.description = str(effect.per_head.size() == 1 ? "" : "First head: ", first.front() ? format_significant(*first.front()) : "-inf",
-                              " at distance ", effect.distances.front(), ", ",
-                              first.back() ? format_significant(*first.back()) : "-inf", " at distance ",
-                              effect.distances.back(), ".");
+      chart.description = str(effect.per_head.size() == 1 ? "" : "First head: ",
+                              first.front() ? format_significant(*first.front()) : "-inf", " at distance ",
+                              effect.distances.front(), ", ", first.back() ? format_significant(*first.back()) : "-inf",
+                              " at distance ", effect.distances.back(), ".");
       picture.chart = std::move(chart);
     }
   }

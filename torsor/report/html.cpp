@@ -57,8 +57,10 @@ class Page {
     html_.open("head").raw("\n").leaf("meta", {{"charset", "utf-8"}}).raw("\n");
     html_.leaf("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}).raw("\n");
     // The browser holds the page to its word: nothing can be fetched.
-    html_.leaf("meta", {{"http-equiv", "Content-Security-Policy"},
-                        {"content", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"}}).raw("\n");
+    html_
+        .leaf("meta", {{"http-equiv", "Content-Security-Policy"},
+                       {"content", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"}})
+        .raw("\n");
     html_.element("title", {}, str("Torsor: ", count, count == 1 ? " encoding" : " encodings", " compared")).raw("\n");
     html_.open("style").raw(report_css()).close().raw("\n").close().raw("\n");
   }
@@ -66,7 +68,8 @@ class Page {
   std::string facts() const {
     const std::size_t encodings = encodings_of(results_).size(), seeds = seeds_of(results_).size();
     std::string text = str("Torsor compared ", encodings, encodings == 1 ? " encoding" : " encodings");
-    if (const std::int64_t trained = training_length(results_); trained > 0) text += str(" \u00b7 trained at ", trained, " tokens");
+    if (const std::int64_t trained = training_length(results_); trained > 0)
+      text += str(" \u00b7 trained at ", trained, " tokens");
     std::int64_t steps = 0;
     for (const Run& run : results_.runs) steps = std::max(steps, run.train.steps);
     if (steps > 0) text += str(" \u00b7 ", steps, " steps");
@@ -100,7 +103,9 @@ class Page {
 
   /// A table in a box of its own that scrolls. The first row holds the headings, the first column names its row.
   void rows_table(const Rows& rows, const std::string& caption, bool tall) {
-    html_.open("div", {{"class", tall ? "scroll tall" : "scroll"}, {"role", "region"}, {"aria-label", caption}, {"tabindex", "0"}});
+    html_.open(
+        "div",
+        {{"class", tall ? "scroll tall" : "scroll"}, {"role", "region"}, {"aria-label", caption}, {"tabindex", "0"}});
     html_.open("table").element("caption", {}, caption);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (i == 0) html_.open("thead");
@@ -166,19 +171,26 @@ class Page {
     html_.close();
   }
 
-  void cost_cell(const std::optional<double>& value, std::string (*format)(double), const char* unit, bool first = false) {
+  void cost_cell(const std::optional<double>& value, std::string (*format)(double), const char* unit,
+                 bool first = false) {
     html_.element("td", {{"class", first ? "first" : ""}}, value ? format(*value) + unit : "-");
   }
 
   void table_section(const std::string& task, const std::string& suffix) {
     const FigureTable table = figure_table(results_, task);
-    section("Table" + suffix, "Perplexity, lower is better: mean and standard deviation over seeds. A number is bold only where the "
-                              "95 % interval of its lead over the runner-up excludes zero, with three seeds or more.");
-    html_.open("div", {{"class", "scroll"}, {"role", "region"}, {"aria-label", "Perplexity and cost of each encoding"}, {"tabindex", "0"}});
+    section("Table" + suffix,
+            "Perplexity, lower is better: mean and standard deviation over seeds. A number is bold only where the "
+            "95 % interval of its lead over the runner-up excludes zero, with three seeds or more.");
+    html_.open("div", {{"class", "scroll"},
+                       {"role", "region"},
+                       {"aria-label", "Perplexity and cost of each encoding"},
+                       {"tabindex", "0"}});
     html_.open("table").open("thead").open("tr");
     html_.element("th", {{"scope", "col"}, {"rowspan", "2"}, {"class", "corner"}}, "encoding");
-    html_.element("th", {{"scope", "colgroup"}, {"class", "group"}, {"colspan", str(std::max<std::size_t>(table.lengths.size(), 1))}},
-                  "perplexity at length");
+    html_.element(
+        "th",
+        {{"scope", "colgroup"}, {"class", "group"}, {"colspan", str(std::max<std::size_t>(table.lengths.size(), 1))}},
+        "perplexity at length");
     html_.element("th", {{"scope", "colgroup"}, {"class", "group"}, {"colspan", "4"}}, "cost").close().open("tr");
     for (std::size_t i = 0; i < table.lengths.size(); ++i) {
       html_.element("th", {{"scope", "col"}, {"class", i == 0 ? "first" : ""}}, str(table.lengths[i]));
@@ -199,7 +211,9 @@ class Page {
     }
     html_.close().close().close().raw("\n");
     reasons(table);
-    html_.element("p", {{"class", "note"}}, str("Speed: training tokens a second relative to ", table.base, " in the same comparison. Memory: peak. Decode: tokens a second, one at a time."));
+    html_.element("p", {{"class", "note"}},
+                  str("Speed: training tokens a second relative to ", table.base,
+                      " in the same comparison. Memory: peak. Decode: tokens a second, one at a time."));
     differences(task, table);
     other_metric(task, "bits_per_byte", "Bits per byte");
     other_metric(task, "loss", "Loss in nats a token");
@@ -212,7 +226,8 @@ class Page {
       for (std::size_t i = 0; i < row.cells.size(); ++i) {
         const FigureCell& cell = row.cells[i];
         const bool said = i > 0 && cell.reason == row.cells[i - 1].reason;
-        if (!cell.reason.empty() && !said) items.push_back(str(row.encoding, ", ", table.lengths[i], ": ", cell.text, ", ", cell.reason));
+        if (!cell.reason.empty() && !said)
+          items.push_back(str(row.encoding, ", ", table.lengths[i], ": ", cell.text, ", ", cell.reason));
       }
     }
     if (items.empty()) return;
@@ -243,7 +258,10 @@ class Page {
       rows.push_back(std::move(cells));
     }
     html_.open("details").element("summary", {}, "Differences to the lowest");
-    rows_table(rows, "Perplexity minus the lowest at each length, with the 95 % interval (paired bootstrap over seeds, then windows)", false);
+    rows_table(rows,
+               "Perplexity minus the lowest at each length, with the 95 % interval (paired bootstrap over seeds, then "
+               "windows)",
+               false);
     html_.close().raw("\n");
   }
 
@@ -270,7 +288,8 @@ class Page {
     const std::vector<std::int64_t> lengths = lengths_of(results_, task);
     if (lengths.empty()) return;
     const std::int64_t trained = training_length(results_);
-    std::vector<std::int64_t> shown = {std::binary_search(lengths.begin(), lengths.end(), trained) ? trained : lengths.front()};
+    std::vector<std::int64_t> shown = {std::binary_search(lengths.begin(), lengths.end(), trained) ? trained
+                                                                                                   : lengths.front()};
     if (lengths.back() != shown.front()) shown.push_back(lengths.back());
     std::vector<ScatterPicture> pictures;
     for (const std::int64_t length : shown) {
@@ -296,7 +315,8 @@ class Page {
   void training_section() {
     LinePicture picture = training_picture(results_, styles_);
     if (!drawn(picture.chart.series)) return;
-    section("Training loss", "Averaged over short stretches of steps. The fall of the first steps may leave the picture.");
+    section("Training loss",
+            "Averaged over short stretches of steps. The fall of the first steps may leave the picture.");
     line_figure(std::move(picture));
     end_section();
   }
@@ -304,8 +324,9 @@ class Page {
   void position_section(const std::string& task, const std::string& suffix) {
     LinePicture picture = position_picture(results_, task, styles_);
     if (!drawn(picture.chart.series)) return;
-    section("Loss by position" + suffix, picture.chart.title + ": past the training length a falling line still uses the "
-                                         "longer context, a rising one is harmed by it.");
+    section("Loss by position" + suffix, picture.chart.title +
+                                             ": past the training length a falling line still uses the "
+                                             "longer context, a rising one is harmed by it.");
     line_figure(std::move(picture));
     end_section();
   }
@@ -314,12 +335,14 @@ class Page {
     std::vector<PanelPicture> pictures = effect_pictures(results_, styles_);
     if (pictures.empty()) return;
     section("Effect on a logit by distance",
-            "Lines above, the same as a strip of colour below: blue lowers, orange raises. Biases share one axis, which ends "
+            "Lines above, the same as a strip of colour below: blue lowers, orange raises. Biases share one axis, "
+            "which ends "
             "at -10, where a key keeps 1/22000 of its weight. The dashed line is the training length.");
     html_.open("div", {{"class", "panels"}}).raw("\n");
     for (PanelPicture& picture : pictures) {
       html_.open("figure", {{"class", "panel"}}).open("h3");
-      if (const auto style = styles_.find(picture.encoding); style != styles_.end()) html_.raw(mark_icon(style->second));
+      if (const auto style = styles_.find(picture.encoding); style != styles_.end())
+        html_.raw(mark_icon(style->second));
       html_.text(picture.encoding).close();
       html_.element("p", {{"class", "panel-kind"}}, picture.kind);
       if (picture.chart) {
@@ -336,7 +359,8 @@ class Page {
 
   void published_section() {
     if (results_.published.empty()) return;
-    section("Published figures, for orientation only", "Measured by others under other conditions: not comparable with the numbers above.");
+    section("Published figures, for orientation only",
+            "Measured by others under other conditions: not comparable with the numbers above.");
     html_.open("ul");
     for (const std::string& item : results_.published) html_.element("li", {}, item);
     html_.close().raw("\n");
@@ -353,7 +377,8 @@ class Page {
       for (const auto& [name, item] : value.items()) flatten(item, key.empty() ? name : key + '.' + name, rows);
       return;
     }
-    if (value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& item) { return item.is_structured(); })) {
+    if (value.is_array() &&
+        std::none_of(value.begin(), value.end(), [](const Json& item) { return item.is_structured(); })) {
       std::string text;
       const bool lines = std::any_of(value.begin(), value.end(), [](const Json& item) {
         return item.is_string() && item.get<std::string>().find(',') != std::string::npos;

@@ -14,11 +14,21 @@ std::string escape_markup(std::string_view text) {
   for (std::size_t offset = 0; offset < text.size();) {
     const CodePoint point = decode_utf8(text, offset);
     switch (point.value) {
-      case U'&': safe += "&amp;"; break;
-      case U'<': safe += "&lt;"; break;
-      case U'>': safe += "&gt;"; break;
-      case U'"': safe += "&quot;"; break;
-      case U'\'': safe += "&#39;"; break;
+      case U'&':
+        safe += "&amp;";
+        break;
+      case U'<':
+        safe += "&lt;";
+        break;
+      case U'>':
+        safe += "&gt;";
+        break;
+      case U'"':
+        safe += "&quot;";
+        break;
+      case U'\'':
+        safe += "&#39;";
+        break;
       default: {
         const bool control = (point.value < 0x20 && point.value != U'\t' && point.value != U'\n') ||
                              (point.value >= 0x7f && point.value < 0xa0);

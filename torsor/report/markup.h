@@ -9,8 +9,8 @@
 
 namespace torsor::report {
 
-/// `text` with & < > " ' as entities, safe as content and inside a quoted attribute. Bytes that are not UTF-8 and control
-/// characters other than tab and line break become U+FFFD.
+/// `text` with & < > " ' as entities, safe as content and inside a quoted attribute. Bytes that are not UTF-8 and
+/// control characters other than tab and line break become U+FFFD.
 std::string escape_markup(std::string_view text);
 
 /// A coordinate with one decimal at most: 12.04 -> "12", -0.04 -> "0".

@@ -10,17 +10,17 @@
 
 namespace torsor::report {
 
-/// Fixed notation with `decimals` places, which may be negative: format_decimals(12345, -2) = "12300". The locale has no
-/// say. A result that is zero has no sign.
+/// Fixed notation with `decimals` places, which may be negative: format_decimals(12345, -2) = "12300". The locale has
+/// no say. A result that is zero has no sign.
 std::string format_decimals(double value, int decimals);
 
 /// At most `digits` (1..15) significant digits: fixed where 1e-4 <= |value| < 1e6 ("7.42", "11.7", "10400"), else
 /// "1.04e7". "inf" and "nan" where it is not finite.
 std::string format_significant(double value, int digits = 3);
 
-/// The decimal places that a standard deviation allows: one digit of the deviation, two when it begins with 1 (0.03, 0.014).
-/// A deviation over a handful of seeds is itself known to no more than that: its relative error is about
-/// 1 / sqrt(2 (n - 1)), half of it at three seeds. At most `limit`. Throws Error unless 0 < sd < infinity.
+/// The decimal places that a standard deviation allows: one digit of the deviation, two when it begins with 1 (0.03,
+/// 0.014). A deviation over a handful of seeds is itself known to no more than that: its relative error is about 1 /
+/// sqrt(2 (n - 1)), half of it at three seeds. At most `limit`. Throws Error unless 0 < sd < infinity.
 int decimals_for_spread(double sd, int limit = 6);
 
 /// A mean with those digits; three significant ones where the spread is not known or zero.

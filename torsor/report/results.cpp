@@ -59,7 +59,8 @@ double number_at(const JsonObject& object, const std::string& key, std::size_t i
   return number;
 }
 
-void expect_row(const JsonObject& object, const std::string& key, std::size_t index, const Json& row, std::size_t size) {
+void expect_row(const JsonObject& object, const std::string& key, std::size_t index, const Json& row,
+                std::size_t size) {
   if (!row.is_array() || row.size() != size) {
     object.fail(str(key, "[", index, "]: expected a list of ", size, " numbers, got ",
                     row.is_array() ? str(row.size(), " values") : std::string(row.type_name())));
@@ -151,9 +152,9 @@ SummaryRow read_summary(const Json& json, const std::string& source) {
   row.n = read_count(object, "n", 0);
   if (object.has("difference_to_best")) {
     JsonObject difference = object.object("difference_to_best");
-    row.difference_to_best = Interval{difference.get<double>("mean"),
-                                      difference.get<std::optional<double>>("low", std::nullopt),
-                                      difference.get<std::optional<double>>("high", std::nullopt)};
+    row.difference_to_best =
+        Interval{difference.get<double>("mean"), difference.get<std::optional<double>>("low", std::nullopt),
+                 difference.get<std::optional<double>>("high", std::nullopt)};
   }
   return row;
 }
@@ -197,8 +198,8 @@ void check_runs(const std::vector<Run>& runs, const std::string& source) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     if (!seen.insert({run.encoding, run.seed}).second) {
-      throw Error(str(source, ": runs[", i, "]: expected each encoding and seed once, got '", run.encoding, "' with seed ",
-                      run.seed, " again"));
+      throw Error(str(source, ": runs[", i, "]: expected each encoding and seed once, got '", run.encoding,
+                      "' with seed ", run.seed, " again"));
     }
     std::set<std::pair<std::string, std::int64_t>> evaluated;
     for (std::size_t j = 0; j < run.eval.size(); ++j) {
@@ -224,9 +225,12 @@ Json optional_number(const std::optional<double>& value) { return value ? Json(*
 
 const char* status_name(Status status) {
   switch (status) {
-    case Status::ok: return "ok";
-    case Status::refused: return "refused";
-    case Status::failed: return "failed";
+    case Status::ok:
+      return "ok";
+    case Status::refused:
+      return "refused";
+    case Status::failed:
+      return "failed";
   }
   return "failed";
 }
@@ -263,11 +267,17 @@ Json to_json(const Results& results) {
   Json document = results.document;
   Json summary = Json::array();
   for (const SummaryRow& row : results.summary) {
-    Json item = {{"encoding", row.encoding}, {"task", row.task}, {"length", row.length}, {"metric", row.metric},
-                 {"mean", optional_number(row.mean)}, {"sd", optional_number(row.sd)}, {"n", row.n}};
+    Json item = {{"encoding", row.encoding},
+                 {"task", row.task},
+                 {"length", row.length},
+                 {"metric", row.metric},
+                 {"mean", optional_number(row.mean)},
+                 {"sd", optional_number(row.sd)},
+                 {"n", row.n}};
     item["difference_to_best"] = nullptr;
     if (const auto& difference = row.difference_to_best) {
-      item["difference_to_best"] = {{"mean", difference->mean}, {"low", optional_number(difference->low)},
+      item["difference_to_best"] = {{"mean", difference->mean},
+                                    {"low", optional_number(difference->low)},
                                     {"high", optional_number(difference->high)}};
     }
     summary.push_back(std::move(item));

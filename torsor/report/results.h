@@ -29,11 +29,11 @@ struct Eval {
   std::int64_t length = 0;
   Status status = Status::ok;
   std::string reason;
-  std::optional<double> loss;           ///< nats a token; empty where it is not finite
-  std::optional<double> perplexity;     ///< a token; empty where it is not finite
+  std::optional<double> loss;        ///< nats a token; empty where it is not finite
+  std::optional<double> perplexity;  ///< a token; empty where it is not finite
   std::optional<double> bits_per_byte;
   std::vector<PositionLoss> position_loss;
-  std::vector<double> windows;          ///< mean loss of every window, the same windows in every run of this length
+  std::vector<double> windows;  ///< mean loss of every window, the same windows in every run of this length
 };
 
 /// A training step and its loss; the loss is empty where it was not finite.
@@ -93,7 +93,7 @@ struct Effect {
 };
 
 struct Results {
-  Json config;   ///< as written by the lab
+  Json config;  ///< as written by the lab
   Json machine;
   std::vector<Run> runs;
   std::vector<SummaryRow> summary;
@@ -104,8 +104,8 @@ struct Results {
 };
 
 /// Reads results.json (`"format": "torsor-results-1"`). Keys that the report does not know are kept and ignored; those
-/// that it knows must have the right type and range. Throws Error "SOURCE: KEY: ..." otherwise, also when a run is there
-/// twice or when two runs have different numbers of windows at one length.
+/// that it knows must have the right type and range. Throws Error "SOURCE: KEY: ..." otherwise, also when a run is
+/// there twice or when two runs have different numbers of windows at one length.
 Results parse_results(const Json& document, const std::string& source = "results.json");
 
 /// parse_results of a file's content.

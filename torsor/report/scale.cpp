@@ -36,11 +36,34 @@ std::vector<double> log_steps(double low, double high, const std::vector<double>
 double character_width(char32_t value) {
   if (value >= 0x2e80) return 1.0;
   switch (value) {
-    case U'i': case U'j': case U'l': case U'I': case U'.': case U',': case U':': case U';': case U'\'': case U'|':
+    case U'i':
+    case U'j':
+    case U'l':
+    case U'I':
+    case U'.':
+    case U',':
+    case U':':
+    case U';':
+    case U'\'':
+    case U'|':
       return 0.3;
-    case U' ': case U'f': case U't': case U'r': case U'(': case U')': case U'[': case U']': case U'-': case U'/':
+    case U' ':
+    case U'f':
+    case U't':
+    case U'r':
+    case U'(':
+    case U')':
+    case U'[':
+    case U']':
+    case U'-':
+    case U'/':
       return 0.4;
-    case U'm': case U'w': case U'M': case U'W': case U'@': case U'%':
+    case U'm':
+    case U'w':
+    case U'M':
+    case U'W':
+    case U'@':
+    case U'%':
       return 0.92;
     default:
       return value >= U'A' && value <= U'Z' ? 0.72 : 0.62;
@@ -124,7 +147,8 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
   // a logarithmic axis, where 0.1 and 100 stand together.
   const auto needed = [](double tick) {
     int decimals = 0;
-    while (decimals < 6 && std::abs(tick * std::pow(10.0, decimals) - std::round(tick * std::pow(10.0, decimals))) > 1e-6) {
+    while (decimals < 6 &&
+           std::abs(tick * std::pow(10.0, decimals) - std::round(tick * std::pow(10.0, decimals))) > 1e-6) {
       ++decimals;
     }
     return decimals;
@@ -195,7 +219,8 @@ std::string fit_text(const std::string& text, double size, double room) {
   return fitted;
 }
 
-std::vector<std::string> fit_texts(const std::vector<std::string>& texts, double size, const std::vector<double>& rooms) {
+std::vector<std::string> fit_texts(const std::vector<std::string>& texts, double size,
+                                   const std::vector<double>& rooms) {
   std::vector<std::string> fitted;
   for (std::size_t i = 0; i < texts.size(); ++i) fitted.push_back(fit_text(texts[i], size, rooms[i]));
   std::map<std::string, std::size_t> uses;

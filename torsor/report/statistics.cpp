@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::size_t kMostBlocks = 256;
 
-/// What a bootstrap draws for `seeds` seeds of `blocks` blocks: for every replicate and place, which seed stands there and
-/// how often each of its blocks was drawn. One plan serves all pairs of the same shape.
+/// What a bootstrap draws for `seeds` seeds of `blocks` blocks: for every replicate and place, which seed stands there
+/// and how often each of its blocks was drawn. One plan serves all pairs of the same shape.
 struct Plan {
   std::size_t seeds = 0;
   std::size_t blocks = 0;
-  std::vector<std::uint32_t> seed_at;   // (replicates, seeds)
-  std::vector<std::uint16_t> drawn;     // (replicates, seeds, blocks)
+  std::vector<std::uint32_t> seed_at;  // (replicates, seeds)
+  std::vector<std::uint16_t> drawn;    // (replicates, seeds, blocks)
 };
 
 Plan make_plan(std::size_t seeds, std::size_t blocks, const BootstrapOptions& options) {
@@ -55,9 +55,12 @@ std::vector<double> centred_blocks(const std::vector<double>& windows) {
 /// The figure after its loss has moved by `change` nats a token.
 double moved(Metric metric, const Sample& sample, double change) {
   switch (metric) {
-    case Metric::perplexity: return sample.value * std::exp(change);
-    case Metric::bits_per_byte: return sample.loss > 0 ? sample.value + change * sample.value / sample.loss : sample.value;
-    case Metric::loss: return sample.value + change;
+    case Metric::perplexity:
+      return sample.value * std::exp(change);
+    case Metric::bits_per_byte:
+      return sample.loss > 0 ? sample.value + change * sample.value / sample.loss : sample.value;
+    case Metric::loss:
+      return sample.value + change;
   }
   return sample.value;
 }
@@ -130,7 +133,8 @@ class Bootstrap {
   const Plan& plan_for(std::size_t seeds, std::size_t blocks) {
     const auto key = std::make_pair(seeds, blocks);
     const auto place = plans_.find(key);
-    return place != plans_.end() ? place->second : plans_.emplace(key, make_plan(seeds, blocks, options_)).first->second;
+    return place != plans_.end() ? place->second
+                                 : plans_.emplace(key, make_plan(seeds, blocks, options_)).first->second;
   }
 
   BootstrapOptions options_;
@@ -141,9 +145,12 @@ constexpr Metric kMetrics[] = {Metric::perplexity, Metric::bits_per_byte, Metric
 
 std::optional<double> figure(const Eval& eval, Metric metric) {
   switch (metric) {
-    case Metric::perplexity: return eval.perplexity;
-    case Metric::bits_per_byte: return eval.bits_per_byte;
-    case Metric::loss: return eval.loss;
+    case Metric::perplexity:
+      return eval.perplexity;
+    case Metric::bits_per_byte:
+      return eval.bits_per_byte;
+    case Metric::loss:
+      return eval.loss;
   }
   return std::nullopt;
 }
@@ -153,7 +160,7 @@ struct Column {
   std::string encoding;
   std::vector<std::int64_t> seeds;  // of the finite ones
   std::vector<Sample> samples;
-  std::int64_t ended = 0;           // finite or not
+  std::int64_t ended = 0;  // finite or not
   std::optional<double> mean;
 };
 
@@ -204,7 +211,8 @@ class Differences {
     }
     if (a.empty()) return std::nullopt;
     const std::size_t windows = common_windows(a, b);
-    return bootstrap_.difference(metric, a, b, windows, changes(column, seeds, a, windows), changes(best, seeds, b, windows));
+    return bootstrap_.difference(metric, a, b, windows, changes(column, seeds, a, windows),
+                                 changes(best, seeds, b, windows));
   }
 
  private:
@@ -212,7 +220,8 @@ class Differences {
                                      const std::vector<Sample>& samples, std::size_t windows) {
     const Key key{column.encoding, seeds, windows};
     const auto place = known_.find(key);
-    return place != known_.end() ? place->second : known_.emplace(key, bootstrap_.changes(samples, windows)).first->second;
+    return place != known_.end() ? place->second
+                                 : known_.emplace(key, bootstrap_.changes(samples, windows)).first->second;
   }
 
   using Key = std::tuple<std::string, std::vector<std::int64_t>, std::size_t>;
@@ -227,7 +236,8 @@ void add_rows(Results& results, Differences& differences, const std::string& tas
     if (column.mean && (best == nullptr || *column.mean < *best->mean)) best = &column;
   }
   for (const Column& column : columns) {
-    SummaryRow row{column.encoding, task, length, metric_name(metric), column.mean, std::nullopt, column.ended, std::nullopt};
+    SummaryRow row{column.encoding, task,         length,       metric_name(metric),
+                   column.mean,     std::nullopt, column.ended, std::nullopt};
     if (column.mean) {
       std::vector<double> values;
       for (const Sample& sample : column.samples) values.push_back(sample.value);
@@ -278,9 +288,12 @@ double quantile(const std::vector<double>& ascending, double p) {
 
 const char* metric_name(Metric metric) {
   switch (metric) {
-    case Metric::perplexity: return "perplexity";
-    case Metric::bits_per_byte: return "bits_per_byte";
-    case Metric::loss: return "loss";
+    case Metric::perplexity:
+      return "perplexity";
+    case Metric::bits_per_byte:
+      return "bits_per_byte";
+    case Metric::loss:
+      return "loss";
   }
   return "perplexity";
 }

@@ -26,7 +26,8 @@ enum class Metric { perplexity, bits_per_byte, loss };
 
 const char* metric_name(Metric metric);
 
-/// What one run measured at one length: the figure, its loss in nats a token, and the loss of every window (may be empty).
+/// What one run measured at one length: the figure, its loss in nats a token, and the loss of every window (may be
+/// empty).
 struct Sample {
   double value = 0;
   double loss = 0;
@@ -54,24 +55,25 @@ inline constexpr std::int64_t kSeedsToShow = 3;
 /// The best of a column and whether it is shown to be so.
 struct Best {
   std::string encoding;
-  std::string runner_up;             ///< empty when there is none
-  std::optional<Interval> lead;      ///< runner-up minus best, paired; empty without a runner-up or a common seed
-  std::int64_t pairs = 0;            ///< seeds that both have
-  bool shown = false;                ///< the interval excludes zero and there are at least kSeedsToShow pairs
+  std::string runner_up;         ///< empty when there is none
+  std::optional<Interval> lead;  ///< runner-up minus best, paired; empty without a runner-up or a common seed
+  std::int64_t pairs = 0;        ///< seeds that both have
+  bool shown = false;            ///< the interval excludes zero and there are at least kSeedsToShow pairs
 };
 
 /// From the summary. Empty when no encoding has a finite figure.
-std::optional<Best> best_of(const Results& results, const std::string& task, std::int64_t length, const std::string& metric);
+std::optional<Best> best_of(const Results& results, const std::string& task, std::int64_t length,
+                            const std::string& metric);
 
 /// Fills `summary` and `verdict` from `runs`.
 ///
-/// A row stands for every encoding with at least one evaluation that ended. Its mean is empty when a seed's figure was not
-/// finite: leaving the worst seeds out would flatter. The best is the lowest mean; differences are paired by seed.
+/// A row stands for every encoding with at least one evaluation that ended. Its mean is empty when a seed's figure was
+/// not finite: leaving the worst seeds out would flatter. The best is the lowest mean; differences are paired by seed.
 void summarize(Results& results, const BootstrapOptions& options = {});
 
 /// The sentences of the verdict for one task, from a filled summary: first which encoding is lowest at the training
-/// length and at the longest, then whether that is shown, then which stay flat (perplexity at their longest length within
-/// 5 % of that at the training length), which rise, fall, refuse or failed.
+/// length and at the longest, then whether that is shown, then which stay flat (perplexity at their longest length
+/// within 5 % of that at the training length), which rise, fall, refuse or failed.
 std::vector<std::string> verdict_sentences(const Results& results, const std::string& task);
 
 }  // namespace torsor::report

@@ -37,7 +37,8 @@ std::string polygon(double x, double y, const std::vector<std::pair<double, doub
   std::string path;
   for (const auto& [turn, distance] : corners) {
     path += path.empty() ? 'M' : 'L';
-    path += coordinate(x + distance * std::sin(2 * kPi * turn)) + ' ' + coordinate(y - distance * std::cos(2 * kPi * turn));
+    path +=
+        coordinate(x + distance * std::sin(2 * kPi * turn)) + ' ' + coordinate(y - distance * std::cos(2 * kPi * turn));
   }
   return path + 'Z';
 }
@@ -86,17 +87,23 @@ std::string mark_path(std::size_t mark, double x, double y, double radius) {
     case 0:
       return str('M', coordinate(x - radius), ' ', coordinate(y), 'a', r, ' ', r, " 0 1 0 ", twice, " 0a", r, ' ', r,
                  " 0 1 0 -", twice, " 0Z");
-    case 1: return polygon(x, y, regular(4, 0.125, 1.25 * radius));  // square
-    case 2: return polygon(x, y, regular(3, 0, 1.35 * radius));      // triangle
-    case 3: return polygon(x, y, regular(4, 0, 1.4 * radius));       // diamond
-    case 4: return polygon(x, y, regular(3, 0.5, 1.35 * radius));    // triangle on its tip
-    case 5: return cross(x, y, 1.2 * radius, 0);
+    case 1:
+      return polygon(x, y, regular(4, 0.125, 1.25 * radius));  // square
+    case 2:
+      return polygon(x, y, regular(3, 0, 1.35 * radius));  // triangle
+    case 3:
+      return polygon(x, y, regular(4, 0, 1.4 * radius));  // diamond
+    case 4:
+      return polygon(x, y, regular(3, 0.5, 1.35 * radius));  // triangle on its tip
+    case 5:
+      return cross(x, y, 1.2 * radius, 0);
     case 6: {
       std::vector<std::pair<double, double>> star;
       for (int i = 0; i < 10; ++i) star.emplace_back(i / 10.0, i % 2 == 0 ? 1.5 * radius : 0.62 * radius);
       return polygon(x, y, star);
     }
-    default: return cross(x, y, 1.2 * radius, 0.125);
+    default:
+      return cross(x, y, 1.2 * radius, 0.125);
   }
 }
 
@@ -112,7 +119,8 @@ std::string legible(const std::string& colour, const std::string& paper) {
     const auto values = channels(colour);
     std::array<char, 8> text{};
     std::array<int, 3> v{};
-    for (std::size_t i = 0; i < 3; ++i) v[i] = static_cast<int>(std::lround(values[i] + (target - values[i]) * step / 20.0));
+    for (std::size_t i = 0; i < 3; ++i)
+      v[i] = static_cast<int>(std::lround(values[i] + (target - values[i]) * step / 20.0));
     std::snprintf(text.data(), text.size(), "#%02x%02x%02x", static_cast<unsigned>(v[0]), static_cast<unsigned>(v[1]),
                   static_cast<unsigned>(v[2]));
     mixed = text.data();

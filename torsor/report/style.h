@@ -8,9 +8,9 @@
 
 namespace torsor::report {
 
-/// Colours of the series on light and on dark paper; the last one is the neutral colour of the control `none`. Chosen by a
-/// search for the largest smallest distance in CIELAB under normal sight and the three dichromacies (simulated after
-/// Machado, Oliveira and Fernandes, 2009), with a contrast of 3:1 against the paper; a test holds them to that.
+/// Colours of the series on light and on dark paper; the last one is the neutral colour of the control `none`. Chosen
+/// by a search for the largest smallest distance in CIELAB under normal sight and the three dichromacies (simulated
+/// after Machado, Oliveira and Fernandes, 2009), with a contrast of 3:1 against the paper; a test holds them to that.
 inline constexpr std::size_t kColours = 8;
 inline constexpr std::array<const char*, kColours> kLightColours = {"#052cc4", "#cc6e06", "#278d5a", "#63208e",
                                                                     "#0690f9", "#5c4810", "#f939b3", "#5a6068"};

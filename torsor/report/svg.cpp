@@ -13,11 +13,11 @@
 namespace torsor::report {
 namespace {
 
-constexpr double kFont = 12.5;        // pixels of every text in a chart
-constexpr double kBold = 13.7;        // the size of plain text as wide as a name, which is bold
-constexpr double kLabelHeight = 16;   // of a name at the end of a line
-constexpr double kMark = 3.6;         // radius
-constexpr double kTouch = 10;         // radius of what reacts to a pointer
+constexpr double kFont = 12.5;       // pixels of every text in a chart
+constexpr double kBold = 13.7;       // the size of plain text as wide as a name, which is bold
+constexpr double kLabelHeight = 16;  // of a name at the end of a line
+constexpr double kMark = 3.6;        // radius
+constexpr double kTouch = 10;        // radius of what reacts to a pointer
 
 struct Frame {
   double left, right, top, bottom;
@@ -40,7 +40,10 @@ void words(Markup& svg, const std::string& classes, double x, double y, const st
 }
 
 void line(Markup& svg, const std::string& classes, double x1, double y1, double x2, double y2) {
-  svg.leaf("line", {{"class", classes}, {"x1", coordinate(x1)}, {"y1", coordinate(y1)}, {"x2", coordinate(x2)},
+  svg.leaf("line", {{"class", classes},
+                    {"x1", coordinate(x1)},
+                    {"y1", coordinate(y1)},
+                    {"x2", coordinate(x2)},
                     {"y2", coordinate(y2)}});
 }
 
@@ -50,8 +53,9 @@ void mark(Markup& svg, const SeriesStyle& style, double x, double y, double radi
 
 /// What reacts to a pointer and holds the value for those without script.
 void touch(Markup& svg, double x, double y, const std::string& tip) {
-  svg.open("circle", {{"class", "touch"}, {"cx", coordinate(x)}, {"cy", coordinate(y)}, {"r", coordinate(kTouch)},
-                      {"data-tip", tip}});
+  svg.open(
+      "circle",
+      {{"class", "touch"}, {"cx", coordinate(x)}, {"cy", coordinate(y)}, {"r", coordinate(kTouch)}, {"data-tip", tip}});
   svg.element("title", {}, tip).close();
 }
 
@@ -98,7 +102,8 @@ struct Ends {
 Scale padded(Ends ends, bool log, double air, double from, double to) {
   if (ends.low == ends.high) {
     const double by = ends.low == 0 ? 1 : std::abs(ends.low) * 0.1;
-    return log ? Scale{ends.low / 1.5, ends.high * 1.5, from, to, true} : Scale{ends.low - by, ends.high + by, from, to, false};
+    return log ? Scale{ends.low / 1.5, ends.high * 1.5, from, to, true}
+               : Scale{ends.low - by, ends.high + by, from, to, false};
   }
   if (log) {
     const double by = std::pow(ends.high / ends.low, air);
@@ -112,7 +117,8 @@ std::vector<double> ticks_of(const Scale& scale, int about) {
   return scale.log ? log_ticks(scale.low, scale.high, about) : nice_ticks(scale.low, scale.high, about);
 }
 
-std::string nothing(const std::string& id, const std::string& title, const std::string& description, const ChartSize& size) {
+std::string nothing(const std::string& id, const std::string& title, const std::string& description,
+                    const ChartSize& size) {
   Markup svg;
   begin_picture(svg, id, title, description, size.width, 80, size.narrow ? "chart narrow" : "chart wide");
   words(svg, "tick mid", size.width / 2, 44, "Nothing to draw: no finite values.");
@@ -166,18 +172,20 @@ std::string band_around(const std::vector<ChartPoint>& points, const Scale& x, c
   return path + 'Z';
 }
 
-void draw_arrow(Markup& svg, double x, double y, const std::string& text, bool at_right_edge) {
-  svg.leaf("path", {{"class", "mark"}, {"d", str('M', coordinate(x), ' ', coordinate(y - 5), 'L', coordinate(x + 4.5), ' ',
-                                                  coordinate(y + 4), 'L', coordinate(x - 4.5), ' ', coordinate(y + 4), 'Z')}});
-  // Lines come from the left and leave to the right above the text.
-  words(svg, at_right_edge ? "value end" : "value", at_right_edge ? x - 8 : x + 8, y + 4, text);
+/// A value beyond the top of the picture; `room` is what its text may take at the right.
+void draw_arrow(Markup& svg, double x, double y, const std::string& text, double room) {
+  svg.leaf("path", {{"class", "mark"},
+                    {"d", str('M', coordinate(x), ' ', coordinate(y - 5), 'L', coordinate(x + 4.5), ' ',
+                              coordinate(y + 4), 'L', coordinate(x - 4.5), ' ', coordinate(y + 4), 'Z')}});
+  if (8 + text_width(text, kFont) + 5 <= room) words(svg, "value", x + 8, y + 4, text);
 }
 
 void draw_series(Markup& svg, const LineChart& chart, const ChartSeries& one, const Scale& x, const Scale& y,
                  const Frame& frame, double cap, std::vector<std::pair<double, int>>& arrows) {
   open_series(svg, one);
   svg.open("g", {{"clip-path", str("url(#", chart.id, "-clip)")}});
-  const bool spread = std::any_of(one.points.begin(), one.points.end(), [](const ChartPoint& p) { return p.spread > 0; });
+  const bool spread =
+      std::any_of(one.points.begin(), one.points.end(), [](const ChartPoint& p) { return p.spread > 0; });
   if (spread && one.points.size() > 1) svg.leaf("path", {{"class", "band"}, {"d", band_around(one.points, x, y)}});
   if (one.points.size() > 1) svg.leaf("path", {{"class", "line"}, {"d", path_through(one.points, x, y)}});
   svg.close();
@@ -189,7 +197,8 @@ void draw_series(Markup& svg, const LineChart& chart, const ChartSeries& one, co
       auto used = std::find_if(arrows.begin(), arrows.end(), [&](const auto& arrow) { return arrow.first == point.x; });
       if (used == arrows.end()) used = arrows.insert(arrows.end(), {point.x, 0});
       const double py = frame.top + 8 + 15 * used->second++;
-      draw_arrow(svg, px, py, format_significant(point.y, 2), px > frame.right - 50);
+      const double next = i + 1 < one.points.size() ? x(one.points[i + 1].x) : frame.right + 16;
+      draw_arrow(svg, px, py, format_significant(point.y, 2), next - px);
       touch(svg, px, py, point.tip);
       continue;
     }
@@ -202,7 +211,7 @@ void draw_series(Markup& svg, const LineChart& chart, const ChartSeries& one, co
 
 /// Names at the ends of the lines, each with its mark, tied to the end of its line where it had to move.
 void draw_names(Markup& svg, const std::vector<const ChartSeries*>& drawn, const std::vector<std::string>& names,
-                const Scale& x, const Scale& y, const Frame& frame, double cap) {
+                const std::vector<bool>& with_figure, const Scale& x, const Scale& y, const Frame& frame, double cap) {
   std::vector<double> wanted;
   for (const ChartSeries* one : drawn) {
     const double end = one->points.back().y;
@@ -221,7 +230,7 @@ void draw_names(Markup& svg, const std::vector<const ChartSeries*>& drawn, const
     svg.open("text", {{"class", "name"}, {"x", coordinate(at + 9)}, {"y", coordinate(places[i] + 4)}});
     if (names[i] != one.name) svg.element("title", {}, one.name);
     svg.text(names[i]);
-    if (!one.end.empty()) svg.text(" ").element("tspan", {{"class", "figure"}}, one.end);
+    if (with_figure[i]) svg.text(" ").element("tspan", {{"class", "figure"}}, one.end);
     svg.close().close();
   }
 }
@@ -246,8 +255,14 @@ std::string line_chart(const LineChart& chart, const ChartSize& size) {
     name_room = std::max(name_room, text_width(one->name, kBold) + rooms.back());
     names.push_back(one->name);
   }
-  name_room = std::min(name_room, size.width * (size.narrow ? 0.36 : 0.28));
-  for (double& room : rooms) room = name_room - room;
+  name_room = std::min(name_room, size.width * (size.narrow ? 0.4 : 0.28));
+  std::vector<bool> with_figure;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    // A whole name says more than half a name with a figure.
+    const double name = text_width(names[i], kBold);
+    with_figure.push_back(rooms[i] > 0 && (name + rooms[i] <= name_room + 1e-6 || name > name_room));
+    rooms[i] = name_room - (with_figure[i] ? rooms[i] : 0);
+  }
   names = fit_texts(names, kBold, rooms);
 
   // Many names need a tall picture.
@@ -255,23 +270,29 @@ std::string line_chart(const LineChart& chart, const ChartSize& size) {
   Frame frame{size.narrow ? 40.0 : 50.0, size.width - name_room - 28, 44, height - 44};
   const bool log_y = wants_log(ys.low, ys.high);
   Scale y = padded(ys, log_y, 0.06, frame.bottom, frame.top);
-  const bool capped = std::isfinite(cap) && std::any_of(chart.series.begin(), chart.series.end(), [cap](const ChartSeries& s) {
-                        return std::any_of(s.points.begin(), s.points.end(), [cap](const ChartPoint& p) { return p.y > cap; });
-                      });
+  const bool capped =
+      std::isfinite(cap) && std::any_of(chart.series.begin(), chart.series.end(), [cap](const ChartSeries& s) {
+        return std::any_of(s.points.begin(), s.points.end(), [cap](const ChartPoint& p) { return p.y > cap; });
+      });
   if (capped) y.high = cap;
   if (chart.y_high) y.high = *chart.y_high;
   const Scale x = padded(xs, chart.log_x && xs.low > 0, 0.03, frame.left, frame.right);
 
   Markup svg;
-  begin_picture(svg, chart.id, chart.title, chart.description, size.width, height, size.narrow ? "chart narrow" : "chart wide");
+  begin_picture(svg, chart.id, chart.title, chart.description, size.width, height,
+                size.narrow ? "chart narrow" : "chart wide");
   svg.open("defs").open("clipPath", {{"id", chart.id + "-clip"}});
-  svg.leaf("rect", {{"x", coordinate(frame.left)}, {"y", coordinate(frame.top)},
-                    {"width", coordinate(frame.right - frame.left)}, {"height", coordinate(frame.bottom - frame.top)}});
+  svg.leaf("rect", {{"x", coordinate(frame.left)},
+                    {"y", coordinate(frame.top)},
+                    {"width", coordinate(frame.right - frame.left)},
+                    {"height", coordinate(frame.bottom - frame.top)}});
   svg.close().close();
   words(svg, "axis-title", 2, 14, chart.y_title + (y.log ? ", logarithmic" : ""));
   const bool beyond = chart.reference && *chart.reference >= x.low && *chart.reference <= x.high;
   if (beyond) {
-    svg.leaf("rect", {{"class", "beyond"}, {"x", coordinate(x(*chart.reference))}, {"y", coordinate(frame.top)},
+    svg.leaf("rect", {{"class", "beyond"},
+                      {"x", coordinate(x(*chart.reference))},
+                      {"y", coordinate(frame.top)},
                       {"width", coordinate(frame.right - x(*chart.reference))},
                       {"height", coordinate(frame.bottom - frame.top)}});
   }
@@ -279,17 +300,19 @@ std::string line_chart(const LineChart& chart, const ChartSize& size) {
   std::vector<double> x_ticks = chart.x_ticks;
   if (x_ticks.empty()) x_ticks = ticks_of(x, size.narrow ? 4 : 7);
   x_axis(svg, x, frame, x_ticks);
-  words(svg, "axis-title mid", (frame.left + frame.right) / 2, frame.bottom + 37,
-        chart.x_title + (x.log ? ", logarithmic" : ""));
+  const std::string x_title = chart.x_title + (x.log ? ", logarithmic" : "");
+  const double middle = std::max((frame.left + frame.right) / 2, text_width(x_title, kFont) / 2);
+  words(svg, "axis-title mid", middle, frame.bottom + 37, x_title);
   if (beyond) {
     const double at = x(*chart.reference);
     line(svg, "reference", at, frame.top - 8, at, frame.bottom);
     const bool left = at - frame.left > (frame.right - frame.left) * 0.6;
-    words(svg, left ? "reference-text end" : "reference-text", left ? at - 4 : at + 4, frame.top - 7, chart.reference_text);
+    words(svg, left ? "reference-text end" : "reference-text", left ? at - 4 : at + 4, frame.top - 7,
+          chart.reference_text);
   }
   std::vector<std::pair<double, int>> arrows;
   for (const ChartSeries* one : drawn) draw_series(svg, chart, *one, x, y, frame, cap, arrows);
-  draw_names(svg, drawn, names, x, y, frame, cap);
+  draw_names(svg, drawn, names, with_figure, x, y, frame, cap);
   return svg.close().finish();
 }
 
@@ -298,7 +321,8 @@ namespace {
 struct Box {
   double left, top, right, bottom;
   bool overlaps(const Box& other) const {
-    return std::min(right, other.right) > std::max(left, other.left) && std::min(bottom, other.bottom) > std::max(top, other.top);
+    return std::min(right, other.right) > std::max(left, other.left) &&
+           std::min(bottom, other.bottom) > std::max(top, other.top);
   }
 };
 
@@ -317,8 +341,10 @@ std::optional<Box> place_name(double px, double py, double width, const Frame& f
       {px - kGap - width, py + 2, px - kGap, py + 2 + h},
   };
   for (const Box& box : candidates) {
-    const bool inside = box.left >= frame.left && box.right <= frame.right + 8 && box.top >= frame.top && box.bottom <= frame.bottom;
-    if (inside && std::none_of(taken.begin(), taken.end(), [&box](const Box& other) { return box.overlaps(other); })) return box;
+    const bool inside =
+        box.left >= frame.left && box.right <= frame.right + 8 && box.top >= frame.top && box.bottom <= frame.bottom;
+    if (inside && std::none_of(taken.begin(), taken.end(), [&box](const Box& other) { return box.overlaps(other); }))
+      return box;
   }
   return std::nullopt;
 }
@@ -373,7 +399,8 @@ std::string scatter_chart(const ScatterChart& chart, const ChartSize& size) {
   }
 
   Markup svg;
-  begin_picture(svg, chart.id, chart.title, chart.description, size.width, height, size.narrow ? "chart narrow" : "chart half");
+  begin_picture(svg, chart.id, chart.title, chart.description, size.width, height,
+                size.narrow ? "chart narrow" : "chart half");
   words(svg, "axis-title", 2, 14, chart.y_title + (y.log ? ", logarithmic" : ""));
   words(svg, "reference-text end", frame.right, frame.top - 9, chart.better);
   y_axis(svg, y, frame, ticks_of(y, 5));
@@ -427,8 +454,10 @@ std::string panel_chart(const PanelChart& chart) {
   const Scale y{chart.low, chart.high, frame.bottom, frame.top, false};
   const Scale x{1, std::max(chart.x.back() + 1, 2.0), frame.left, frame.right, true};
   svg.open("defs").open("clipPath", {{"id", chart.id + "-clip"}});
-  svg.leaf("rect", {{"x", coordinate(frame.left)}, {"y", coordinate(frame.top)},
-                    {"width", coordinate(frame.right - frame.left)}, {"height", coordinate(frame.bottom - frame.top)}});
+  svg.leaf("rect", {{"x", coordinate(frame.left)},
+                    {"y", coordinate(frame.top)},
+                    {"width", coordinate(frame.right - frame.left)},
+                    {"height", coordinate(frame.bottom - frame.top)}});
   svg.close().close();
   y_axis(svg, y, frame, nice_ticks(y.low, y.high, 4));
   if (chart.reference && *chart.reference + 1 <= x.high) {
@@ -456,11 +485,14 @@ std::string panel_chart(const PanelChart& chart) {
       const double to = i + 1 == chart.x.size() ? frame.right : (x(chart.x[i + 1] + 1) + here) / 2;
       const auto& value = chart.rows[head][i];
       const std::string text = value ? format_significant(*value, 3) : "minus infinity";
-      const std::string tip = str(chart.rows.size() > 1 ? str("head ", head, ", ") : "", "distance ",
-                                  chart.x[i], ": ", text);
-      svg.open("rect", {{"class", value ? heat_class(*value, chart.heat) : "n4"}, {"x", coordinate(from)},
+      const std::string tip =
+          str(chart.rows.size() > 1 ? str("head ", head, ", ") : "", "distance ", chart.x[i], ": ", text);
+      svg.open("rect", {{"class", value ? heat_class(*value, chart.heat) : "n4"},
+                        {"x", coordinate(from)},
                         {"y", coordinate(strip_top + row_height * static_cast<double>(head))},
-                        {"width", coordinate(to - from)}, {"height", coordinate(row_height)}, {"data-tip", tip}});
+                        {"width", coordinate(to - from)},
+                        {"height", coordinate(row_height)},
+                        {"data-tip", tip}});
       svg.element("title", {}, tip).close();
     }
   }
@@ -482,8 +514,11 @@ std::string panel_chart(const PanelChart& chart) {
 
 std::string mark_icon(const SeriesStyle& style) {
   Markup svg;
-  svg.open("svg", {{"xmlns", "http://www.w3.org/2000/svg"}, {"class", "icon " + style.classes()}, {"viewBox", "0 0 26 12"},
-                   {"aria-hidden", "true"}, {"focusable", "false"}});
+  svg.open("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
+                   {"class", "icon " + style.classes()},
+                   {"viewBox", "0 0 26 12"},
+                   {"aria-hidden", "true"},
+                   {"focusable", "false"}});
   svg.leaf("path", {{"class", "line"}, {"d", "M1 6L25 6"}});
   svg.leaf("path", {{"class", "mark"}, {"d", mark_path(style.mark, 13, 6, 3.4)}});
   return svg.close().finish();

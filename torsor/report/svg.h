@@ -39,19 +39,19 @@ inline constexpr ChartSize kWideChart = {1000, 470, false};
 inline constexpr ChartSize kNarrowChart = {360, 380, true};
 
 struct LineChart {
-  std::string id;           ///< unique in the page; letters, digits, '-'
+  std::string id;  ///< unique in the page; letters, digits, '-'
   std::string title;
   std::string description;
   std::string x_title;
   std::string y_title;
   std::vector<ChartSeries> series;
   bool log_x = true;
-  bool marks = true;                     ///< a mark at every point (else only at the end)
-  std::vector<double> x_ticks;           ///< empty: chosen
-  std::optional<double> reference;       ///< x of the vertical line
+  bool marks = true;                ///< a mark at every point (else only at the end)
+  std::vector<double> x_ticks;      ///< empty: chosen
+  std::optional<double> reference;  ///< x of the vertical line
   std::string reference_text;
-  std::optional<double> cap;             ///< values above are drawn as arrows at the top that say the value
-  std::optional<double> y_high;          ///< where the y axis ends; lines leave through it without an arrow
+  std::optional<double> cap;     ///< values above are drawn as arrows at the top that say the value
+  std::optional<double> y_high;  ///< where the y axis ends; lines leave through it without an arrow
 };
 
 /// Lines over x with bands, their names at their ends. The y axis is logarithmic when wants_log says so. Series without
@@ -77,11 +77,11 @@ struct PanelChart {
   std::string title;
   std::string description;
   SeriesStyle style;
-  std::vector<double> x;                                   ///< distances, ascending, not negative
-  std::vector<std::vector<std::optional<double>>> rows;    ///< head x distance; empty = minus infinity
-  double low = 0;                                          ///< the y axis; lower values leave through the bottom
+  std::vector<double> x;                                 ///< distances, ascending, not negative
+  std::vector<std::vector<std::optional<double>>> rows;  ///< head x distance; empty = minus infinity
+  double low = 0;                                        ///< the y axis; lower values leave through the bottom
   double high = 1;
-  double heat = 1;                                         ///< |value| with the strongest colour
+  double heat = 1;  ///< |value| with the strongest colour
   std::optional<double> reference;
 };
 

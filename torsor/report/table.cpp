@@ -57,13 +57,15 @@ FigureCell cell_of(const Results& results, const std::string& encoding, const st
     for (const Run& run : results.runs) {
       if (run.encoding != encoding) continue;
       const Eval* eval = find_eval(run, task, length);
-      if (eval != nullptr && !eval->perplexity && !eval->reason.empty() && cell.reason.empty()) cell.reason = eval->reason;
+      if (eval != nullptr && !eval->perplexity && !eval->reason.empty() && cell.reason.empty())
+        cell.reason = eval->reason;
     }
     return cell;
   }
   cell.mean = row->mean;
   cell.text = format_mean(*row->mean, row->sd);
-  if (row->sd && *row->sd > 0) cell.spread = format_mean_sd(*row->mean, row->sd).substr(cell.text.size() + 4);  // " +- "
+  if (row->sd && *row->sd > 0)
+    cell.spread = format_mean_sd(*row->mean, row->sd).substr(cell.text.size() + 4);  // " +- "
   return cell;
 }
 
@@ -98,7 +100,8 @@ FigureTable figure_table(const Results& results, const std::string& task, const 
     if (row.cost.tokens_per_second && base.tokens_per_second && *base.tokens_per_second > 0) {
       row.cost.relative_speed = *row.cost.tokens_per_second / *base.tokens_per_second;
     }
-    for (const std::int64_t length : table.lengths) row.cells.push_back(cell_of(results, encoding, task, length, metric));
+    for (const std::int64_t length : table.lengths)
+      row.cells.push_back(cell_of(results, encoding, task, length, metric));
     table.rows.push_back(std::move(row));
   }
   for (std::size_t i = 0; i < table.lengths.size(); ++i) {

@@ -52,9 +52,11 @@ std::string lowest(const Results& results, const std::string& task, std::int64_t
     return str(best_home->encoding, " has the lowest perplexity ", home_words, " (", part(*best_home, home), "), ",
                best_far->encoding, " at the longest (", part(*best_far, longest), ").");
   }
-  if (best_home) return str(best_home->encoding, " has the lowest perplexity ", home_words, " (", part(*best_home, home), ").");
+  if (best_home)
+    return str(best_home->encoding, " has the lowest perplexity ", home_words, " (", part(*best_home, home), ").");
   if (best_far) {
-    return str(best_far->encoding, " has the lowest perplexity at the longest length (", part(*best_far, longest), ").");
+    return str(best_far->encoding, " has the lowest perplexity at the longest length (", part(*best_far, longest),
+               ").");
   }
   return "No run gave a finite perplexity.";
 }
@@ -75,15 +77,17 @@ std::string evidence(const Results& results, const std::string& task, std::int64
   }
   const std::string interval = str("95 % interval ", format_interval(*best->lead));
   if (best->shown) {
-    return str("At ", length, " the lead of ", best->encoding, " over the runner-up ", best->runner_up, " is shown: ", size,
-               ", ", interval, ".");
+    return str("At ", length, " the lead of ", best->encoding, " over the runner-up ", best->runner_up,
+               " is shown: ", size, ", ", interval, ".");
   }
-  return str("At ", length, " no difference shown between ", best->encoding, " and the runner-up ", best->runner_up, ": ",
-             best->lead->mean < 0 ? "-" : "", size, ", ", interval, ".");
+  return str("At ", length, " no difference shown between ", best->encoding, " and the runner-up ", best->runner_up,
+             ": ", best->lead->mean < 0 ? "-" : "", size, ", ", interval, ".");
 }
 
 std::string seeds_sentence(std::size_t seeds) {
-  if (seeds == 1) return str("One seed only shows direction: no difference counts as shown with fewer than ", kSeedsToShow, " seeds.");
+  if (seeds == 1)
+    return str("One seed only shows direction: no difference counts as shown with fewer than ", kSeedsToShow,
+               " seeds.");
   return str(seeds, " seeds only show direction: no difference counts as shown with fewer than ", kSeedsToShow, ".");
 }
 
@@ -102,16 +106,17 @@ struct Change {
 
 /// The changes, largest first; where there are many, without the figures that the table has anyway.
 std::string list_changes(std::vector<Change> changes) {
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const Change& a, const Change& b) { return std::abs(std::log(a.ratio)) > std::abs(std::log(b.ratio)); });
+  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return std::abs(std::log(a.ratio)) > std::abs(std::log(b.ratio));
+  });
   std::vector<std::string> items;
   for (const Change& change : changes) items.push_back(changes.size() > 3 ? change.brief : change.full);
   return join(items);
 }
 
 /// Who stays flat, rises, falls, is no longer finite past the training length.
-void add_shapes(const Results& results, const std::string& task, std::int64_t home, const std::vector<std::int64_t>& lengths,
-                std::vector<std::string>& sentences) {
+void add_shapes(const Results& results, const std::string& task, std::int64_t home,
+                const std::vector<std::int64_t>& lengths, std::vector<std::string>& sentences) {
   std::vector<std::string> flat, lost;
   std::vector<Change> rising, falling;
   for (const std::string& encoding : encodings_of(results)) {
@@ -145,8 +150,8 @@ void add_shapes(const Results& results, const std::string& task, std::int64_t ho
     }
   }
   if (!flat.empty()) {
-    sentences.push_back(str("Flat up to ", lengths.back(), " (within ", kFlat * 100, " % of the perplexity at ", home, "): ",
-                            join(flat), "."));
+    sentences.push_back(str("Flat up to ", lengths.back(), " (within ", kFlat * 100, " % of the perplexity at ", home,
+                            "): ", join(flat), "."));
   }
   if (!rising.empty()) sentences.push_back(str("Rising by ", lengths.back(), ": ", list_changes(rising), "."));
   if (!falling.empty()) sentences.push_back(str("Falling by ", lengths.back(), ": ", list_changes(falling), "."));
@@ -162,7 +167,8 @@ void add_refusals(const Results& results, const std::string& task, const std::ve
     std::string reason;
     for (const Run& run : results.runs) {
       if (run.encoding != encoding) continue;
-      if (run.status == Status::failed) failing.push_back(str(encoding, " with seed ", run.seed, in_brackets(run.reason)));
+      if (run.status == Status::failed)
+        failing.push_back(str(encoding, " with seed ", run.seed, in_brackets(run.reason)));
       if (run.status == Status::refused) {
         refused.insert(lengths.begin(), lengths.end());
         if (reason.empty()) reason = run.reason;
@@ -219,7 +225,8 @@ std::vector<std::string> verdict_sentences(const Results& results, const std::st
   } else {
     if (seeds < static_cast<std::size_t>(kSeedsToShow)) sentences.push_back(seeds_sentence(seeds));
     for (const std::int64_t length : std::set<std::int64_t>{home, longest}) {
-      if (std::string sentence = evidence(results, task, length); !sentence.empty()) sentences.push_back(std::move(sentence));
+      if (std::string sentence = evidence(results, task, length); !sentence.empty())
+        sentences.push_back(std::move(sentence));
     }
   }
   add_shapes(results, task, home, lengths, sentences);
