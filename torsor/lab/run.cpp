@@ -36,40 +36,42 @@ Json plan_to_json(const RunPlan& plan) {
   return json;
 }
 
-RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {
+TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
+                        const TrainCallbacks& callbacks) {
   const at::ScalarType dtype = dtype_named(plan.dtype);
-  Decoder model = make_model(plan, data.train.vocabulary_size);
   model.require_gradients();
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
-  const BatchSampler sampler(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length), plan.seed);
-
+  const BatchSampler sampler(data, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length), plan.seed);
   std::vector<NamedParameter> parameters;
   for (const ModelParameter& parameter : model.parameters())
     parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
-
-  make_directories(control.folder);
-  TrainOptions options;
   options.steps = plan.steps;
   options.learning_rate = plan.learning_rate;
   options.warmup_steps = plan.warmup_steps;
   options.adamw.weight_decay = plan.weight_decay;
   options.accumulation = plan.accumulation;
   options.seed = plan.seed;
+  options.tokens_per_step = plan.batch * plan.length * plan.accumulation;
+  return train(std::move(parameters), options, [&](std::int64_t step, std::int64_t micro) {
+    const Batch batch = sampler.at(static_cast<std::uint64_t>(step * plan.accumulation + micro));
+    const at::Tensor windows = at::tensor(batch.tokens, at::kLong).view({plan.batch, plan.length + 1});
+    return model.token_losses(windows, dtype).mean();
+  }, callbacks);
+}
+
+RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {
+  Decoder model = make_model(plan, data.train.vocabulary_size);
+  make_directories(control.folder);
+  TrainOptions options;
   options.configuration = plan_to_json(plan);
   options.configuration["data_sha256"] = data.sha256;
-  options.tokens_per_step = plan.batch * plan.length * plan.accumulation;
   options.save_every = control.save_every;
   options.state = control.folder + "/state.safetensors";
   options.log = control.folder + "/log.jsonl";
   options.resume = control.resume;
   options.stop = control.stop;
   options.progress = control.progress;
-
-  const TrainResult result = train(std::move(parameters), options, [&](std::int64_t step, std::int64_t micro) {
-    const Batch batch = sampler.at(static_cast<std::uint64_t>(step * plan.accumulation + micro));
-    const at::Tensor windows = at::tensor(batch.tokens, at::kLong).view({plan.batch, plan.length + 1});
-    return model.token_losses(windows, dtype).mean();
-  });
+  const TrainResult result = train_model(model, plan, data.train, options);
   save_checkpoint(control.folder, model, data.train.tokenizer);
   return {std::move(model), result};
 }

@@ -41,6 +41,11 @@ at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for
 /// The model of a plan, with its first weights. Throws UsageError when the expression and the model do not fit.
 Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size);
 
+/// Trains `model` in place on the plan's batches of `data`. Of `options`, what the plan decides is filled in here; where
+/// to save, log and report is the caller's.
+TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
+                        const TrainCallbacks& callbacks = {});
+
 struct RunResult {
   Decoder model;
   TrainResult train;
