@@ -181,7 +181,7 @@ std::vector<Var> logits_of_query(const Case& c, const Head& head, const Paramete
   return logits;
 }
 
-/// The vectors that go on the embedding of every token (B, Tk, C), added up.
+/// The vectors that go on the embedding of every token (B, Tk, C), added up. Padding has no place, so it gets zeros.
 void add_embedding(const Case& c, const std::vector<Part>& parts, Outputs& outputs) {
   for (const Part& part : parts) {
     const Term& term = *part.term;
@@ -192,6 +192,7 @@ void add_embedding(const Case& c, const std::vector<Part>& parts, Outputs& outpu
     if (sum.data.empty()) sum = Tensor({c.rows(), c.keys(), channels});
     for (int b = 0; b < c.rows(); ++b) {
       for (int j = 0; j < c.keys(); ++j) {
+        if (c.documents_k && c.documents_k->at(b, j) < 0.0) continue;
         const double p = c.positions_k.at(b, j, 0);
         std::vector<double> row;
         if (term.name == "sinusoidal") {

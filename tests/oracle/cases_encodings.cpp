@@ -379,7 +379,6 @@ std::vector<Spec> composition_specs() {
            "the factor is on the product, not on the bias"),
       Spec(id("xpos-sandwich"), "xpos(scale_base=64) + sandwich(width=8)"),
       Spec(id("rope-fire"), "rope + fire(hidden=3, length=4)"),
-      Spec(id("none-alibi"), "none + alibi"),
       Spec(id("alibi-logn"), "alibi + logn(train_length=2)", "logn is on the product, not on the bias").tokens(6),
       Spec(id("rope-two-factors"), "rope + logn(train_length=2) + llama4-scale(scale=0.5, length=2)").tokens(6),
       Spec(id("rope-cope"), "rope + cope(length=3)", "the gates read the rotated logit").tokens(6),
