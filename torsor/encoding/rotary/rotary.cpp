@@ -120,7 +120,8 @@ at::Tensor Rotary::trained_frequencies(const Question& question) const {
     throw Error(str(spec_.name, ": the trained tensor '", spec_.trained, "' must have shape (1 or ",
                     dimensions_.kv_heads, ", ", spec_.planes(), "), found ", logarithm.sizes()));
   const bool float32 = dimensions_.precision == Precision::HuggingFace;
-  const at::Tensor frequency = logarithm.to(float32 ? at::kFloat : at::kDouble).exp();
+  at::Tensor frequency = logarithm.to(float32 ? at::kFloat : at::kDouble).exp();
+  if (trained_divisor() != 1) frequency = frequency / trained_divisor();
   return spec_.minus ? frequency.neg() : frequency;
 }
 
@@ -242,7 +243,7 @@ std::optional<RotationInfo> Rotary::rotation(double length, const PlainParameter
     for (std::size_t begin = 0; begin + planes <= found->second.size(); begin += planes) {
       info.inv_freq.emplace_back();
       for (std::size_t i = 0; i < planes; ++i)
-        info.inv_freq.back().push_back(std::exp(found->second[begin + i]) * (spec_.minus ? -1 : 1));
+        info.inv_freq.back().push_back(std::exp(found->second[begin + i]) / trained_divisor() * (spec_.minus ? -1 : 1));
     }
     return info;
   }
@@ -295,7 +296,8 @@ double Rotary::define_product(const PlainPair& pair, const PlainParameters& para
     } else {
       const std::vector<double>& logarithm = parameters.at(spec_.trained);
       const bool one = static_cast<std::int64_t>(logarithm.size()) == spec_.planes();
-      frequency = std::exp(logarithm[static_cast<std::size_t>(plane + (one ? 0 : key_head * spec_.planes()))]);
+      frequency =
+          std::exp(logarithm[static_cast<std::size_t>(plane + (one ? 0 : key_head * spec_.planes()))]) / trained_divisor();
     }
     const std::int64_t axis = define_axis(plane);
     const double distance = pair.pq[axis] - pair.pk[axis];

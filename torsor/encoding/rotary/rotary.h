@@ -71,6 +71,8 @@ class Rotary : public Encoding {
   /// The same in float32 operations, in the order of Hugging Face transformers: (block planes) on the CPU.
   virtual at::Tensor frequencies_float32(double base, double length) const;
   virtual double magnitude() const { return 1; }
+  /// What trained frequencies are divided by.
+  virtual double trained_divisor() const { return 1; }
   /// Documents of equal regime have equal frequencies. Only read when length_dependent().
   virtual double regime(double /*length*/) const { return 0; }
   virtual bool length_dependent() const { return false; }
