@@ -1,0 +1,237 @@
+#include "torsor/lab/catalogue.h"
+
+#include <algorithm>
+
+#include "torsor/base/error.h"
+#include "torsor/encoding/registry.h"
+
+namespace torsor {
+namespace {
+
+// Sizes that no default of a key equals, so that a number in a shape tells where it comes from.
+constexpr std::int64_t kHeads = 26, kKeyHeads = 13, kHeadDim = 46, kWidth = 1010, kTrainLength = 2003;
+constexpr double kExampleFactor = 4;
+
+const Dimensions& example_dimensions() {
+  static const Dimensions dimensions{
+      .heads = kHeads, .kv_heads = kKeyHeads, .head_dim = kHeadDim, .width = kWidth, .train_length = kTrainLength};
+  return dimensions;
+}
+
+Json symbolic(const std::vector<std::int64_t>& shape) {
+  Json json = Json::array();
+  for (const std::int64_t extent : shape) {
+    if (extent == kHeads) json.push_back("H");
+    else if (extent == kKeyHeads) json.push_back("K");
+    else if (extent == kHeadDim) json.push_back("D");
+    else if (extent == kHeadDim / 2) json.push_back("D/2");
+    else if (extent == kWidth) json.push_back("C");
+    else if (extent == kTrainLength) json.push_back("L");
+    else json.push_back(extent);
+  }
+  return json;
+}
+
+bool required(const KeyInfo& key) {
+  const std::string* word = std::get_if<std::string>(&key.fallback);
+  return word != nullptr && word->empty() && key.type != KeyInfo::Type::Word;
+}
+
+const char* type_name(KeyInfo::Type type) {
+  switch (type) {
+    case KeyInfo::Type::Boolean: return "true or false";
+    case KeyInfo::Type::Integer: return "whole number";
+    case KeyInfo::Type::Number: return "number";
+    case KeyInfo::Type::NumberOrAuto: return "number or auto";
+    case KeyInfo::Type::NumberOrList: return "number or list";
+    case KeyInfo::Type::List: return "list";
+    case KeyInfo::Type::Word: return "word";
+  }
+  return "";
+}
+
+Json value_json(const Value& value) {
+  return std::visit([](const auto& one) { return Json(one); }, value);
+}
+
+std::string range(const KeyInfo& key) {
+  std::string text;
+  if (key.low > -1e300) text = str(key.open_low ? "above " : "at least ", print(Value(key.low)));
+  if (key.high < 1e300) text += str(text.empty() ? "" : ", ", "at most ", print(Value(key.high)));
+  return text;
+}
+
+Json key_to_json(const KeyInfo& key) {
+  Json json;
+  json["name"] = key.name;
+  json["type"] = type_name(key.type);
+  json["default"] = required(key) ? Json(nullptr) : value_json(key.fallback);
+  json["required"] = required(key);
+  json["range"] = range(key);
+  json["words"] = key.words;
+  json["about"] = key.about;
+  return json;
+}
+
+/// An expression of the name with what it cannot do without, and one key more.
+Expression example(const NameInfo& info, const Argument* extra) {
+  Term term;
+  term.name = info.name;
+  if (info.operand == Operand::Rotary) {
+    Term inner;
+    inner.name = "rope";
+    term.operands.push_back(Item{Expression{{inner}, ""}, 1});
+  }
+  for (const KeyInfo& key : info.keys)
+    if (required(key))
+      term.arguments.push_back({key.name, key.type == KeyInfo::Type::List ? Value(std::vector<double>(kHeadDim / 2, 1.0))
+                                                                          : Value(kExampleFactor)});
+  if (extra != nullptr) term.arguments.push_back(*extra);
+  return parse(print(Expression{{term}, ""}));
+}
+
+std::shared_ptr<const Encoding> made(const NameInfo& info, const Argument* extra = nullptr) {
+  return make_encoding(example(info, extra), example_dimensions());
+}
+
+Json trained_tensors(const NameInfo& info, const Encoding& plain) {
+  Json all = Json::array();
+  std::vector<std::string> seen;
+  const auto add = [&](const Encoding& encoding, const Json& with) {
+    for (const ParameterInfo& parameter : encoding.parameters(0)) {
+      if (std::find(seen.begin(), seen.end(), parameter.name) != seen.end()) continue;
+      seen.push_back(parameter.name);
+      Json json;
+      json["name"] = parameter.name;
+      json["shape"] = symbolic(parameter.shape);
+      Json also = Json::array();
+      for (const std::vector<std::int64_t>& shape : parameter.also) also.push_back(symbolic(shape));
+      if (!also.empty()) json["also"] = also;
+      json["with"] = with;
+      json["shared_by_layers"] = parameter.shared;
+      all.push_back(json);
+    }
+  };
+  add(plain, nullptr);
+  for (const KeyInfo& key : info.keys) {
+    if (key.type != KeyInfo::Type::Boolean) continue;
+    const Argument flipped{key.name, !std::get<bool>(key.fallback)};
+    const std::shared_ptr<const Encoding> other = made(info, &flipped);
+    add(*other, str(key.name, '=', print(flipped.value)));
+  }
+  return all;
+}
+
+Json entry(const NameInfo& info) {
+  Json json;
+  json["name"] = info.name;
+  json["summary"] = info.summary;
+  json["formula"] = info.formula;
+  json["source"] = info.source;
+  json["keys"] = Json::array();
+  for (const KeyInfo& key : info.keys) json["keys"].push_back(key_to_json(key));
+  json["takes"] = info.operand == Operand::Rotary  ? Json("one rotary encoding")
+                  : info.operand == Operand::Items ? Json("encodings with counts")
+                                                   : Json(nullptr);
+  if (info.operand == Operand::Items) {
+    for (const char* key : {"trained", "bias_forms", "rotates", "adds_to_embedding", "relative", "length_dependent",
+                            "reads_content", "cache"})
+      json[key] = nullptr;
+    return json;
+  }
+  const std::shared_ptr<const Encoding> encoding = made(info);
+  json["trained"] = trained_tensors(info, *encoding);
+  const Traits traits = encoding->traits();
+  json["bias_forms"] = traits.forms;
+  json["rotates"] = traits.rotates;
+  json["adds_to_embedding"] = traits.absolute;
+  json["relative"] = traits.relative;
+  json["length_dependent"] = traits.length_dependent;
+  json["reads_content"] = traits.content;
+  const CacheContract contract = encoding->cache(0);
+  Json cache;
+  cache["keys"] = contract.key == CacheContract::Key::Rotated ? "as moved at arrival" : "unmoved, moved at each read";
+  cache["kept"] = contract.kept;
+  cache["shift"] = contract.shift.empty() ? "exact" : contract.shift;
+  cache["evict"] = contract.evict.empty() ? "exact" : contract.evict;
+  cache["note"] = contract.note;
+  json["cache"] = cache;
+  return json;
+}
+
+std::string padded(const std::string& text, std::size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+}
+
+std::string plain_text(const Json& value) { return value.is_string() ? value.get<std::string>() : json_text(value); }
+
+std::string shape_text(const Json& shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + plain_text(shape[i]);
+  return text + ")";
+}
+
+std::string key_line(const NameInfo& info, const KeyInfo& key) {
+  std::size_t width = 0;
+  for (const KeyInfo& one : info.keys) width = std::max(width, one.name.size());
+  std::string value = required(key) ? "required" : print(key.fallback);
+  if (value.empty()) value = "not given";
+  std::string may;
+  for (const std::string& word : key.words) may += (may.empty() ? "" : " | ") + word;
+  if (may.empty()) may = type_name(key.type) + (range(key).empty() ? "" : ", " + range(key));
+  return str("  ", padded(key.name, width), "  ", value, "  (", may, ")  ", key.about, "\n");
+}
+
+}  // namespace
+
+Json catalogue() {
+  Json all = Json::array();
+  for (const NameInfo& info : registry()) all.push_back(entry(info));
+  return all;
+}
+
+Json catalogue_entry(const std::string& name) {
+  if (const NameInfo* info = find_name(name)) return entry(*info);
+  parse(name);  // says what there is, and what may have been meant
+  throw UsageError(str("unknown encoding '", name, "'"));
+}
+
+std::string catalogue_text() {
+  std::size_t width = 0;
+  for (const NameInfo& info : registry()) width = std::max(width, info.name.size());
+  std::string text;
+  for (const NameInfo& info : registry()) text += padded(info.name, width) + "  " + info.summary + "\n";
+  return text + "\nMore about one: torsor encodings NAME. They add with +, as in 'rope + alibi'.\n";
+}
+
+std::string catalogue_text(const std::string& name) {
+  const Json json = catalogue_entry(name);
+  const NameInfo& info = *find_name(name);
+  std::string text = str(info.name, ": ", info.summary, "\n\n  ", info.formula, "\n\n");
+  if (!json["takes"].is_null()) text += str("Takes ", plain_text(json["takes"]), ".\n\n");
+  text += info.keys.empty() ? "No keys.\n" : "Keys, with their defaults:\n";
+  for (const KeyInfo& key : info.keys) text += key_line(info, key);
+  if (info.operand != Operand::Items) {
+    text += json["trained"].empty() ? "\nTrains nothing.\n"
+                                    : "\nTrained tensors (H query heads, K key heads, D head width, C model width, L "
+                                      "training length):\n";
+    for (const Json& tensor : json["trained"]) {
+      text += str("  ", plain_text(tensor["name"]), " ", shape_text(tensor["shape"]));
+      if (tensor.contains("also"))
+        for (const Json& shape : tensor["also"]) text += " or " + shape_text(shape);
+      text += str(tensor["shared_by_layers"] == true ? ", one for all layers" : "",
+                  tensor["with"].is_null() ? "" : ", with " + plain_text(tensor["with"]), "\n");
+    }
+    std::string forms;
+    for (const Json& form : json["bias_forms"]) forms += (forms.empty() ? "" : ", ") + plain_text(form);
+    text += str("\nBias forms: ", forms.empty() ? "none" : forms, "\n");
+    text += str("Relative (unchanged when all positions move alike): ", json["relative"] == true ? "yes" : "no", "\n");
+    const Json& cache = json["cache"];
+    text += str("\nKV cache: keys ", plain_text(cache["keys"]), "\n  shift: ", plain_text(cache["shift"]), "\n  evict: ",
+                plain_text(cache["evict"]), "\n");
+    if (cache["note"] != "") text += str("  ", plain_text(cache["note"]), "\n");
+  }
+  return text + str("\nSource: ", info.source, "\nMore: docs/encodings/", info.page, ".md\n");
+}
+
+}  // namespace torsor
