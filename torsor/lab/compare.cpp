@@ -13,6 +13,7 @@
 #include "torsor/lab/evaluate.h"
 #include "torsor/lab/machine.h"
 #include "torsor/model/generate.h"
+#include "torsor/train/snapshot.h"
 
 namespace torsor {
 namespace {
@@ -37,18 +38,22 @@ bool stopped(const CompareControl& control) { return control.stop && control.sto
 
 double decode_speed(const Decoder& model, const Corpus& corpus, std::int64_t length, at::ScalarType dtype) {
   // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded.
-  const std::int64_t prompt = std::max<std::int64_t>(1, length / 2);
+  const auto longest = std::max_element(corpus.documents.begin(), corpus.documents.end(),
+                                        [](const Document& a, const Document& b) { return a.tokens.size() < b.tokens.size(); });
+  const std::int64_t prompt = std::clamp<std::int64_t>(length / 2, 1, static_cast<std::int64_t>(longest->tokens.size()));
   const std::int64_t fresh = std::min(kDecodedTokens, length - prompt);
   if (fresh < 2) return 0;
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(prompt));
-  const auto longest = std::max_element(corpus.documents.begin(), corpus.documents.end(),
-                                        [](const Document& a, const Document& b) { return a.tokens.size() < b.tokens.size(); });
   longest->tokens.copy(0, tokens.size(), tokens.data());
   GreedyOptions options;
   options.max_tokens = fresh;
   options.dtype = dtype;
-  const Generated made = generate_greedy(model, {tokens}, options);
-  return made.seconds > 0 ? static_cast<double>(fresh - 1) / made.seconds : 0;
+  try {
+    const Generated made = generate_greedy(model, {tokens}, options);
+    return made.seconds > 0 ? static_cast<double>(fresh - 1) / made.seconds : 0;
+  } catch (const Refusal&) {
+    return 0;  // an encoding without a cache: unknown, and no reason to lose the run
+  }
 }
 
 class Comparison {
@@ -100,10 +105,8 @@ class Comparison {
         throw Error(str("'", control_.folder, "' already holds results; go on with --resume, replace them with --force, or give another --out"));
       const Json earlier = read_json(std::filesystem::exists(mark) ? mark : path);
       const Json& config = earlier.contains("config") ? earlier.at("config") : earlier;
-      for (const auto& [key, value] : config_.items())
-        if (!config.contains(key) || config.at(key) != value)
-          throw Error(str("'", control_.folder, "' holds results of another plan: ", key, " is ", json_text(value), ", there it is ",
-                          config.contains(key) ? json_text(config.at(key)) : "missing", "; give another --out or --force"));
+      if (const std::string difference = first_difference(config, config_); !difference.empty())
+        throw Error(str("'", control_.folder, "' holds results of another plan: ", difference, "; give another --out or --force"));
     }
     make_directories(control_.folder + "/runs");
     write_file_atomic(mark, json_text(config_, 2) + "\n");
@@ -159,20 +162,34 @@ class Comparison {
       throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
     } catch (const UsageError&) {
       throw;
-    } catch (const Error& error) {
-      json["status"] = "failed";
-      json["reason"] = error.what();
-      if (!json.contains("parameters")) json["parameters"] = nullptr;
-      if (!json.contains("train")) json["train"] = train_json({});
-      json["peak_memory_bytes"] = json["decode_tokens_per_second"] = nullptr;
-      json["eval"] = Json::array();
-      json["effect"] = Json();
-      if (control_.on_message) control_.on_message(str(encoding, " seed ", seed, " failed: ", error.what()));
+    } catch (const Refusal& refusal) {
+      give_up(json, "refused", refusal.what());
+    } catch (const std::exception& error) {
+      give_up(json, "failed", error.what());
     }
-    write_file_atomic(record, json_text(json, 1) + "\n");
+    try {
+      write_file_atomic(record, json_text(json, 1) + "\n");
+    } catch (const Error&) {
+      // What kept the run from being written keeps its record from it too; results.json tells of it.
+      if (json.at("status") != "failed") throw;
+    }
     effects_.push_back(json.at("effect"));
     json.erase("effect");
     return json;
+  }
+
+  /// Turns what there is of a run's record into that of one without results.
+  void give_up(Json& json, const char* status, const std::string& message) const {
+    const std::string reason = message.substr(0, message.find('\n'));  // libtorch adds a trace
+    json["status"] = status;
+    json["reason"] = reason;
+    if (!json.contains("parameters")) json["parameters"] = nullptr;
+    if (!json.contains("train")) json["train"] = train_json({});
+    json["peak_memory_bytes"] = json["decode_tokens_per_second"] = nullptr;
+    json["eval"] = Json::array();
+    json["effect"] = Json();
+    if (control_.on_message)
+      control_.on_message(str(json.at("encoding").get<std::string>(), " seed ", json.at("seed"), " ", status, ": ", reason));
   }
 
   static Json train_json(const TrainResult& train) {
@@ -287,7 +304,9 @@ Json compare_to_json(const ComparePlan& plan) {
   return json;
 }
 
-ComparePlan compare_from_json(const Json& config, const std::string& source) {
+namespace {
+
+ComparePlan read_config(const Json& config, const std::string& source) {
   JsonObject object(config, source + ": config", JsonObject::Blame::data);
   ComparePlan plan;
   plan.encodings = object.get<std::vector<std::string>>("encodings");
@@ -314,7 +333,32 @@ ComparePlan compare_from_json(const Json& config, const std::string& source) {
   run.finish();
   if (plan.encodings.empty() || plan.seeds.empty() || plan.eval_lengths.empty())
     throw Error(source + ": config names no encodings, seeds or evaluation lengths");
+  const auto at_least = [&](const char* key, std::int64_t least, std::int64_t value) {
+    if (value < least) throw Error(str(source, ": config: ", key, " must be at least ", least, ", found ", value));
+  };
+  at_least("length", 1, plan.run.length);
+  at_least("eval_spans", 0, plan.eval_spans);
+  at_least("threads", 0, plan.threads);
+  at_least("run: batch", 1, plan.run.batch);
+  at_least("run: accumulation", 1, plan.run.accumulation);
+  at_least("run: steps", 1, plan.run.steps);
+  for (const std::int64_t length : plan.eval_lengths) at_least("eval_lengths", 1, length);
+  for (const std::int64_t seed : plan.seeds) at_least("seeds", 0, seed);
+  for (const std::string& encoding : plan.encodings) parse(encoding);
+  dtype_named(plan.run.dtype);
   return plan;
+}
+
+}  // namespace
+
+ComparePlan compare_from_json(const Json& config, const std::string& source) {
+  try {
+    return read_config(config, source);
+  } catch (const UsageError& error) {
+    // A bad word in a file is bad data, not a bad request.
+    const std::string message = error.what();
+    throw Error(message.rfind(source, 0) == 0 ? message : str(source, ": config: ", message));
+  }
 }
 
 Json run_compare(const ComparePlan& plan, const CompareControl& control) { return Comparison(plan, control).run(); }

@@ -48,9 +48,10 @@ LmData load_data(const DataSource& source, std::int64_t longest) {
   const auto amount = [&](const Corpus& corpus) {
     return bytes ? size_text(corpus.token_count()) : str(corpus.token_count(), " tokens");
   };
-  data.description = str(amount(data.train), " of ", source.text.empty() && source.tokens.empty() ? "generated " : "",
-                         bytes ? "text" : "tokens", " in ", data.train.documents.size(), " documents, validation ",
-                         amount(data.valid), " in ", data.valid.documents.size());
+  const std::size_t count = data.train.documents.size();
+  data.description = str(amount(data.train), source.text.empty() && source.tokens.empty() ? " of generated text" : bytes ? " of text" : "",
+                         " in ", count, count == 1 ? " document" : " documents", ", validation ", amount(data.valid), " in ",
+                         data.valid.documents.size());
   return data;
 }
 
