@@ -9,28 +9,35 @@ const char* norm_name(QkNorm norm) {
   return norm == QkNorm::None ? "none" : norm == QkNorm::Before ? "before" : "after";
 }
 
-void at_least_one(const char* key, std::int64_t value) {
+// Beyond any model there is, and small enough that no product of two sizes overflows and that the mistyped number of a
+// damaged file is refused before memory is asked for.
+constexpr std::int64_t kLargestSize = 1 << 20;
+constexpr std::int64_t kMostLayers = 1 << 14;
+constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 32;
+
+void in_range(const char* key, std::int64_t value, std::int64_t most = kLargestSize) {
   if (value < 1) throw UsageError(str("model: ", key, " must be at least 1, found ", value));
+  if (value > most) throw UsageError(str("model: ", key, " must be at most ", most, ", found ", value));
 }
 
 }  // namespace
 
 void ModelConfig::complete() {
-  at_least_one("width", width);
-  at_least_one("layers", layers);
-  at_least_one("heads", heads);
-  at_least_one("vocabulary_size", vocabulary_size);
+  in_range("width", width);
+  in_range("layers", layers, kMostLayers);
+  in_range("heads", heads);
+  in_range("vocabulary_size", vocabulary_size, kLargestVocabulary);
   if (kv_heads == 0) kv_heads = heads;
-  at_least_one("kv_heads", kv_heads);
+  in_range("kv_heads", kv_heads);
   if (heads % kv_heads != 0) throw UsageError(str("model: kv_heads ", kv_heads, " must divide heads ", heads));
   if (head_dim == 0) {
     if (width % heads != 0)
       throw UsageError(str("model: width ", width, " does not divide by heads ", heads, "; give head_dim"));
     head_dim = width / heads;
   }
-  at_least_one("head_dim", head_dim);
+  in_range("head_dim", head_dim);
   if (mlp_width == 0) mlp_width = std::max<std::int64_t>(8, std::llround(static_cast<double>(width) / 3.0) * 8);
-  at_least_one("mlp_width", mlp_width);
+  in_range("mlp_width", mlp_width);
   if (!(norm_eps > 0)) throw UsageError(str("model: norm_eps must be above 0, found ", norm_eps));
   if (window.size() > 1 && static_cast<std::int64_t>(window.size()) != layers)
     throw UsageError(str("model: window lists ", window.size(), " layers, the model has ", layers));
