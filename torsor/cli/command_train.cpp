@@ -36,8 +36,14 @@ int run_train(TrainArguments arguments, const CommonOptions& common) {
   if (!arguments.model.empty()) plan.model = read_model_file(arguments.model);
   else plan.model.complete();
   plan.warmup_steps = std::min(plan.warmup_steps, plan.steps);
-  if (!arguments.resume && !common.force && std::filesystem::exists(common.out + "/state.safetensors"))
-    throw Error(str("'", common.out, "' already holds a run; go on with --resume or replace it with --force"));
+  if (!common.force) {
+    const auto present = [&](const char* name) { return std::filesystem::exists(common.out + "/" + name); };
+    const bool run_there = present("state.safetensors");
+    if (run_there && !arguments.resume)
+      throw Error(str("'", common.out, "' already holds a run; go on with --resume or replace it with --force"));
+    if (!run_there && (present("config.json") || present("model.safetensors")))
+      throw Error(str("'", common.out, "' already holds a checkpoint; give another --out or replace it with --force"));
+  }
   // Refuse what does not fit before any data is read.
   make_model(plan, 2);
   const LmData data = load_data(arguments.data, plan.length);
