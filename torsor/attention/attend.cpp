@@ -1,9 +1,12 @@
 #include "torsor/attention/attend.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "torsor/attention/moves.h"
 #include "torsor/base/error.h"
+#include "torsor/encoding/own_tokens.h"
 
 namespace torsor {
 namespace {
@@ -14,7 +17,8 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4)
     throw Error(str("attend: expected q (B, Hq, Tq, D), k (B, Hk, Tk, D), v (B, Hk, Tk, Dv), found ", shapes()));
   if (q.size(0) != k.size(0) || q.size(0) != v.size(0)) throw Error(str("attend: batch sizes differ: ", shapes()));
-  if (k.size(1) != v.size(1) || k.size(2) != v.size(2)) throw Error(str("attend: k and v must agree in heads and tokens: ", shapes()));
+  if (k.size(1) != v.size(1) || k.size(2) != v.size(2))
+    throw Error(str("attend: k and v must agree in heads and tokens: ", shapes()));
   if (q.size(3) != k.size(3)) throw Error(str("attend: q and k must have one head width: ", shapes()));
   const Dimensions& dimensions = encoding.dimensions();
   if (q.size(1) != dimensions.heads || k.size(1) != dimensions.kv_heads || q.size(3) != dimensions.head_dim)
@@ -24,9 +28,11 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (dtype != at::kDouble && dtype != at::kFloat && dtype != at::kBFloat16)
     throw Error(str("attend: expected float64, float32 or bfloat16, found ", dtype));
   if (k.scalar_type() != dtype || v.scalar_type() != dtype)
-    throw Error(str("attend: q, k and v must have one dtype, found ", dtype, ", ", k.scalar_type(), ", ", v.scalar_type()));
+    throw Error(
+        str("attend: q, k and v must have one dtype, found ", dtype, ", ", k.scalar_type(), ", ", v.scalar_type()));
   if (k.device() != q.device() || v.device() != q.device())
-    throw Error(str("attend: q, k and v must be on one device, found ", q.device(), ", ", k.device(), ", ", v.device()));
+    throw Error(
+        str("attend: q, k and v must be on one device, found ", q.device(), ", ", k.device(), ", ", v.device()));
 }
 
 [[noreturn]] void wrong_shape(const char* name, const std::string& expected, const at::Tensor& tensor) {
@@ -38,6 +44,8 @@ at::Tensor checked_positions(const at::Tensor& positions, const char* name, std:
   const std::string expected = str("(", batch, ", ", tokens, ", ", axes, ") (batch, tokens, axes)");
   if (positions.dim() != 3 || positions.size(0) != batch || positions.size(1) != tokens || positions.size(2) != axes)
     wrong_shape(name, expected, positions);
+  if (at::isComplexType(positions.scalar_type()))
+    throw Error(str("attend: ", name, " must be real numbers, found ", positions.scalar_type()));
   return positions.to(at::TensorOptions(at::kDouble).device(device));
 }
 
@@ -57,20 +65,50 @@ at::Tensor checked_counts(const at::Tensor& counts, const char* name, std::int64
   return counts.to(at::TensorOptions(at::kLong).device(device));
 }
 
-/// The entries of each row's last Tq tokens. Rows shorter than Tq repeat their first token for queries that see nothing.
-at::Tensor last_tokens(const at::Tensor& of_keys, std::int64_t tq, const at::Tensor& lengths) {
-  const std::int64_t tk = of_keys.size(1);
-  if (!lengths.defined() && tq <= tk) return of_keys.narrow(1, tk - tq, tq);
-  if (tk == 0) {
-    std::vector<std::int64_t> shape = of_keys.sizes().vec();
-    shape[1] = tq;
-    return at::zeros(shape, of_keys.options());
+/// Positions of tokens that do not exist are set to 0 where they are not finite, so that 0 * NaN reaches no gradient.
+void clean_positions(at::Tensor& positions, const at::Tensor& absent) {
+  if (!absent.defined() || at::isfinite(positions).all().item<bool>()) return;
+  positions = positions.masked_fill(absent.unsqueeze(2), 0);
+}
+
+/// `tensor` with zeros for absent tokens; tokens on `axis`, rows on axis 0.
+at::Tensor without(const at::Tensor& tensor, const at::Tensor& absent, std::int64_t axis) {
+  if (!tensor.defined() || !absent.defined()) return tensor;
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(tensor.dim()), 1);
+  shape[0] = absent.size(0);
+  shape[static_cast<std::size_t>(axis)] = absent.size(1);
+  return tensor.masked_fill(absent.view(shape), 0);
+}
+
+/// Keys that do not exist, (B, Tk): past their row's length, or padding. Undefined = all exist.
+at::Tensor absent_keys(const Side& key) {
+  at::Tensor absent;
+  if (key.documents.defined()) absent = key.documents.eq(-1);
+  if (key.lengths.defined()) {
+    const at::Tensor past = at::arange(key.tokens(), key.lengths.options()).ge(key.lengths.unsqueeze(1));
+    absent = absent.defined() ? absent.logical_or(past) : past;
   }
-  const at::Tensor i = at::arange(tq, at::TensorOptions(at::kLong).device(of_keys.device())).unsqueeze(0);
-  const at::Tensor end = lengths.defined() ? lengths.unsqueeze(1) : at::full({1, 1}, tk, i.options());
-  const at::Tensor index = (end - tq + i).clamp_min(0).expand({of_keys.size(0), tq});
-  if (of_keys.dim() == 2) return of_keys.gather(1, index);
-  return of_keys.gather(1, index.unsqueeze(-1).expand({-1, -1, of_keys.size(2)}));
+  return absent.defined() && absent.any().item<bool>() ? absent : at::Tensor();
+}
+
+/// Queries that are padding, (B, Tq). Undefined = none.
+at::Tensor absent_queries(const Side& query) {
+  if (!query.documents.defined()) return {};
+  const at::Tensor absent = query.documents.eq(-1);
+  return absent.any().item<bool>() ? absent : at::Tensor();
+}
+
+/// Moves and options.after_moves. A token that is not finite becomes NaN as a whole and has no gradient: the products
+/// with its angles and weights would carry NaN into trained tensors even where nobody sees the token.
+at::Tensor move(const at::Tensor& x, const std::vector<Move>& moves, Role role, const Encoding& encoding,
+                const AttendOptions& options) {
+  if (moves.empty() && !options.after_moves) return x;
+  const at::Tensor bad = at::isfinite(x).all(-1, true).logical_not();
+  const bool clean = !bad.any().item<bool>();
+  at::Tensor moved =
+      apply_moves(clean ? x : x.masked_fill(bad, 0), moves, role, encoding.group(), encoding.dimensions().precision);
+  if (options.after_moves) moved = options.after_moves(moved, role);
+  return clean ? moved : moved.masked_fill(bad, std::numeric_limits<double>::quiet_NaN());
 }
 
 }  // namespace
@@ -87,41 +125,123 @@ Sides resolve_sides(const at::Tensor& q, const at::Tensor& k, const AttendOption
   if (options.positions.defined()) {
     sides.key.positions = checked_positions(options.positions, "positions", batch, tk, traits.axes, device);
   } else {
-    if (traits.axes != 1) throw Error(str("attend: the encoding reads ", traits.axes, " position axes; positions must be given"));
+    if (traits.axes != 1)
+      throw Error(str("attend: the encoding reads ", traits.axes, " position axes; positions must be given"));
     const at::Tensor count = at::arange(tk, at::TensorOptions(at::kDouble).device(device));
     sides.key.positions = count.view({1, tk, 1}).expand({batch, tk, 1});
   }
-  sides.query.positions = options.query_positions.defined()
-                              ? checked_positions(options.query_positions, "query_positions", batch, tq, traits.axes, device)
-                              : last_tokens(sides.key.positions, tq, sides.key.lengths);
+  if (options.query_offsets.defined())
+    sides.offsets = checked_counts(options.query_offsets, "query_offsets", batch, device);
+  const auto of_queries = [&](const at::Tensor& per_key) {
+    return own_tokens(per_key, 1, tq, sides.key.lengths, sides.offsets);
+  };
+  sides.query.positions =
+      options.query_positions.defined()
+          ? checked_positions(options.query_positions, "query_positions", batch, tq, traits.axes, device)
+          : of_queries(sides.key.positions);
   if (options.documents.defined()) {
     sides.key.documents = checked_documents(options.documents, "documents", batch, tk, device);
     sides.query.documents = options.query_documents.defined()
                                 ? checked_documents(options.query_documents, "query_documents", batch, tq, device)
-                                : last_tokens(sides.key.documents, tq, sides.key.lengths);
+                                : of_queries(sides.key.documents);
   } else if (options.query_documents.defined()) {
     throw Error("attend: query_documents were given without documents of the keys");
   }
+  sides.absent_keys = absent_keys(sides.key);
+  sides.absent_queries = absent_queries(sides.query);
+  clean_positions(sides.key.positions, sides.absent_keys);
+  clean_positions(sides.query.positions, sides.absent_queries);
   return sides;
+}
+
+void check_call(const Encoding& encoding, const AttendOptions& options, std::int64_t batch, std::int64_t tokens) {
+  if (options.layer < 0 || options.layer >= options.layers)
+    throw Error(
+        str("attend: layer must lie in [0, ", options.layers, "), the number of layers, found ", options.layer));
+  check_parameters(encoding, options.layer, options.parameters);
+  if (options.window && *options.window < 1)
+    throw Error(str("attend: window must be at least 1 (a token sees itself); leave it unset for none, found ",
+                    *options.window));
+  if (options.scale && !std::isfinite(*options.scale))
+    throw Error(str("attend: scale must be finite, found ", *options.scale));
+  const std::int64_t width = encoding.dimensions().width;
+  if (options.x.defined() && options.x.sizes() != at::IntArrayRef({batch, tokens, width}))
+    wrong_shape("x", str("(", batch, ", ", tokens, ", ", width, ") (batch, tokens, width)"), options.x);
+  for (const std::string& name : encoding.inputs()) {
+    const auto found = options.named.find(name);
+    if (found == options.named.end() || !found->second.defined())
+      throw Error(str("attend: the encoding reads the per-token input '", name, "', which was not given"));
+    const at::Tensor& given = found->second;
+    if (given.dim() < 2 || given.size(0) != batch || given.size(1) != tokens)
+      wrong_shape(name.c_str(), str("(", batch, ", ", tokens, ", ...) (batch, tokens, ...)"), given);
+  }
+}
+
+Question arrival_question(const at::Tensor& k, const at::Tensor& v, const Sides& sides, const AttendOptions& options) {
+  Question question;
+  question.parameters = &options.parameters;
+  question.layer = options.layer;
+  question.layers = options.layers;
+  question.x = without(options.x, sides.absent_keys, 1);
+  question.k = without(k, sides.absent_keys, 2);
+  question.v = without(v, sides.absent_keys, 2);
+  question.query = question.key = sides.key;
+  question.causal = options.causal;
+  question.named = &options.named;
+  question.state = options.state;
+  return question;
+}
+
+Question query_question(const at::Tensor& q, const Sides& sides, const NamedTensors& kept, const Encoding& encoding,
+                        const AttendOptions& options) {
+  Question question;
+  question.parameters = &options.parameters;
+  question.layer = options.layer;
+  question.layers = options.layers;
+  question.x = without(options.x, sides.absent_queries, 1);
+  question.q = without(q, sides.absent_queries, 2);
+  question.query = sides.query;
+  question.key = sides.key;
+  question.offsets = sides.offsets;
+  question.scale = options.scale.value_or(encoding.softmax_factor() / std::sqrt(static_cast<double>(q.size(3))));
+  question.causal = options.causal;
+  question.named = &options.named;
+  question.kept = &kept;
+  question.state = options.state;
+  return question;
 }
 
 at::Tensor move_keys(const at::Tensor& keys, const Encoding& encoding, const Question& question,
                      const AttendOptions& options) {
-  const at::Tensor moved = apply_moves(keys, encoding.moves(question, Role::Key), Role::Key, encoding.group(),
-                                       encoding.dimensions().precision);
-  return options.after_moves ? options.after_moves(moved, Role::Key) : moved;
+  return move(keys, encoding.moves(question, Role::Key), Role::Key, encoding, options);
 }
+
+namespace {
+
+/// Where heads have different softmax factors, each is a factor on its own heads' products; one that all share is
+/// already in the scale.
+void add_head_factors(const Encoding& encoding, const at::Tensor& q, std::vector<LogitScale>& scales) {
+  const std::vector<double> factors = encoding.softmax_factors();
+  const double shared = encoding.softmax_factor();
+  for (std::size_t head = 0; head < factors.size(); ++head) {
+    if (factors[head] == shared) continue;
+    const std::int64_t first = static_cast<std::int64_t>(head);
+    scales.push_back(
+        {{first, first + 1}, at::full({1, q.size(2)}, factors[head] / shared, q.options().dtype(at::kDouble))});
+  }
+}
+
+}  // namespace
 
 CoreInput ask_for_core(const Encoding& encoding, const Question& question, const at::Tensor& moved_keys,
                        const at::Tensor& values, const AttendOptions& options) {
   CoreInput input;
-  input.q = apply_moves(question.q, encoding.moves(question, Role::Query), Role::Query, encoding.group(),
-                        encoding.dimensions().precision);
-  if (options.after_moves) input.q = options.after_moves(input.q, Role::Query);
+  input.q = move(question.q, encoding.moves(question, Role::Query), Role::Query, encoding, options);
   input.k = moved_keys;
   input.v = values;
   input.scale = question.scale;
   input.logit_scales = encoding.logit_scales(question);
+  if (!options.scale) add_head_factors(encoding, question.q, input.logit_scales);
   input.decays = encoding.decays();
   input.biases = encoding.biases(question);
   input.carried = encoding.carried(question);
@@ -132,8 +252,7 @@ CoreInput ask_for_core(const Encoding& encoding, const Question& question, const
   input.mask.causal = options.causal;
   input.mask.window = options.window;
   input.mask.key_lengths = question.key.lengths;
-  if (options.query_offsets.defined())
-    input.mask.offsets = checked_counts(options.query_offsets, "query_offsets", question.q.size(0), question.q.device());
+  input.mask.offsets = question.offsets;
   input.mask.query_documents = question.query.documents;
   input.mask.key_documents = question.key.documents;
   input.need_lse = options.need_lse;
@@ -147,36 +266,28 @@ Attended run_core(const CoreInput& input, Path path) {
 
 Attended attend_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Encoding& whole,
                      const AttendOptions& options) {
-  const std::shared_ptr<const Encoding> of_layer = whole.at_layer(options.layer);
+  const std::shared_ptr<const Encoding> of_layer = whole.at_layer(std::max<std::int64_t>(options.layer, 0));
   const Encoding& encoding = of_layer ? *of_layer : whole;
   check_tensors(q, k, v, encoding);
-  check_parameters(encoding, options.layer, options.parameters);
-  if (options.window && *options.window < 1)
-    throw Error(str("attend: window must be at least 1 (a token sees itself); leave it unset for none, found ", *options.window));
-  if (options.scale && !std::isfinite(*options.scale)) throw Error("attend: scale must be finite");
+  check_call(encoding, options, k.size(0), k.size(2));
   const Sides sides = resolve_sides(q, k, options, encoding.traits());
-  if (options.x.defined() && (options.x.dim() != 3 || options.x.size(0) != q.size(0) || options.x.size(1) != k.size(2)))
-    wrong_shape("x", str("(", q.size(0), ", ", k.size(2), ", C) (batch, tokens, width)"), options.x);
 
-  Question question;
-  question.parameters = &options.parameters;
-  question.layer = options.layer;
-  question.layers = options.layers;
-  question.x = options.x;
-  question.q = q;
-  question.k = k;
-  question.v = v;
-  question.query = sides.query;
-  question.key = sides.key;
-  question.scale = options.scale.value_or(encoding.softmax_factor() / std::sqrt(static_cast<double>(q.size(3))));
-  question.causal = options.causal;
-  question.named = &options.named;
-  question.state = options.state;
+  // First the tokens arrive, as they do in a cache; then the queries ask.
+  Question arriving = arrival_question(k, v, sides, options);
   NamedTensors running;
-  const NamedTensors kept = encoding.arrive(question, running);
-  question.kept = &kept;
-  const at::Tensor keys = move_keys(k, encoding, question, options);
-  return run_core(ask_for_core(encoding, question, keys, v, options), options.path);
+  const NamedTensors kept = encoding.arrive(arriving, running);
+  arriving.kept = &kept;
+  const at::Tensor keys = move_keys(arriving.k, encoding, arriving, options);
+
+  const auto of_queries = [&](const at::Tensor& per_key, std::int64_t axis) {
+    return per_key.defined() ? own_tokens(per_key, axis, q.size(2), sides.key.lengths, sides.offsets) : per_key;
+  };
+  AttendOptions asking = options;
+  asking.x = of_queries(options.x, 1);
+  asking.state = of_queries(options.state, 2);
+  for (const std::string& name : encoding.inputs()) asking.named[name] = of_queries(options.named.at(name), 1);
+  const Question question = query_question(q, sides, kept, encoding, asking);
+  return run_core(ask_for_core(encoding, question, keys, arriving.v, asking), options.path);
 }
 
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Encoding& encoding,

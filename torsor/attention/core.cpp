@@ -17,12 +17,6 @@
 namespace torsor {
 namespace {
 
-// Numbers in one block of logits (16 MiB of float32): large enough for the matrix product, small enough for the cache of
-// a server core to matter. Measured flat between 2^20 and 2^23 on the compare model.
-constexpr std::int64_t kBlockNumbers = std::int64_t{1} << 22;
-// Above this many logits the backward pass recomputes blocks instead of keeping them (512 MiB of float32 a layer).
-constexpr std::int64_t kKeptNumbers = std::int64_t{1} << 27;
-
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// Calls `f` on every tensor of a call that a gradient may flow through.
@@ -82,9 +76,12 @@ at::Tensor visible_pairs(const CoreInput& input, std::int64_t first_query, std::
   const std::int64_t tq = input.q.size(2), tk = input.k.size(2);
   const at::Tensor j = at::arange(first_key, first_key + keys, options).view({1, 1, keys});
   at::Tensor offset;  // (B|1, 1, 1)
-  if (mask.offsets.defined()) offset = mask.offsets.view({-1, 1, 1});
-  else if (mask.key_lengths.defined()) offset = (mask.key_lengths - tq).view({-1, 1, 1});
-  else offset = at::full({1, 1, 1}, tk - tq, options);
+  if (mask.offsets.defined())
+    offset = mask.offsets.view({-1, 1, 1});
+  else if (mask.key_lengths.defined())
+    offset = (mask.key_lengths - tq).view({-1, 1, 1});
+  else
+    offset = at::full({1, 1, 1}, tk - tq, options);
   const at::Tensor i = at::arange(first_query, first_query + queries, options).view({1, queries, 1}) + offset;
   at::Tensor visible = at::ones({1, queries, keys}, options.dtype(at::kBool));
   if (mask.causal) visible = visible.logical_and(j.le(i));
@@ -115,7 +112,8 @@ at::Tensor grouped_average(const at::Tensor& weights, const at::Tensor& values) 
   const std::int64_t batch = weights.size(0), heads = weights.size(1), t = weights.size(2), s = weights.size(3);
   const std::int64_t value_heads = values.size(1), group = heads / value_heads;
   const at::Tensor left = weights.reshape({batch * value_heads, group * t, s});
-  const at::Tensor right = values.expand({batch, value_heads, s, values.size(3)}).reshape({batch * value_heads, s, values.size(3)});
+  const at::Tensor right =
+      values.expand({batch, value_heads, s, values.size(3)}).reshape({batch * value_heads, s, values.size(3)});
   return at::bmm(left, right).view({batch, heads, t, values.size(3)});
 }
 
@@ -143,7 +141,8 @@ at::Tensor heads_factor(const LogitScale& scale, std::int64_t first_query, std::
   std::vector<at::Tensor> pieces;
   if (scale.heads.begin > 0) pieces.push_back(at::ones_like(own).expand({-1, scale.heads.begin, -1, -1}));
   pieces.push_back(own.expand({-1, scale.heads.size(), -1, -1}));
-  if (scale.heads.end < all_heads) pieces.push_back(at::ones_like(own).expand({-1, all_heads - scale.heads.end, -1, -1}));
+  if (scale.heads.end < all_heads)
+    pieces.push_back(at::ones_like(own).expand({-1, all_heads - scale.heads.end, -1, -1}));
   return at::cat(pieces, 1);
 }
 
@@ -161,9 +160,11 @@ Cleaned clean(const at::Tensor& tensor) {
   return {tensor.masked_fill(bad, 0), bad};
 }
 
-/// NaN where a row sees an entry that was not finite: what the plain sum would have given.
+/// NaN where a row sees an entry that was not finite: what the plain sum would have given. `bad` (B|1, heads, S,
+/// channels of the result, or 1 for all of them).
 at::Tensor poison(const at::Tensor& result, const at::Tensor& seen, const at::Tensor& bad) {
-  const at::Tensor weights = seen.expand({bad.size(0), result.size(1), seen.size(2), seen.size(3)}).to(result.scalar_type());
+  const at::Tensor weights =
+      seen.expand({result.size(0), result.size(1), seen.size(2), seen.size(3)}).to(result.scalar_type());
   const at::Tensor hits = grouped_average(weights, bad.to(result.scalar_type()));
   return result.masked_fill(hits.gt(0).expand_as(result), std::numeric_limits<double>::quiet_NaN());
 }
@@ -187,6 +188,68 @@ struct BlockResult {
   at::Tensor out, lse, averages;
 };
 
+/// Largest exponent of a query's factor within one run of queries: exp(-40) times exp(40) loses nothing in float32.
+constexpr double kRunExponent = 40;
+
+/// A run of queries whose positions lie so near, in every row, that one centre a row serves them all.
+struct Run {
+  Span queries;
+  std::vector<double> low, high;  ///< a row; low > high where the row has no query that sees anything
+};
+
+/// `sees` (B, queries): the positions of other queries mean nothing and do not count.
+std::vector<Run> decay_runs(const std::vector<Decay>& decays, const at::Tensor& query_positions,
+                            const at::Tensor& sees) {
+  double rate = 0;
+  for (const Decay& decay : decays) rate = std::max(rate, decay.rate.abs().max().item<double>());
+  const at::Tensor plain = query_positions.to(at::kCPU).contiguous(), seeing = sees.to(at::kCPU).contiguous();
+  const double* positions = plain.const_data_ptr<double>();
+  const bool* counts = seeing.const_data_ptr<bool>();
+  const std::int64_t rows = plain.size(0), queries = plain.size(1);
+  const auto empty_run = [&](std::int64_t first) {
+    const auto size = static_cast<std::size_t>(rows);
+    return Run{{first, 0}, std::vector<double>(size, -kMinusInfinity), std::vector<double>(size, kMinusInfinity)};
+  };
+  std::vector<Run> runs = {empty_run(0)};
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const auto each = [&](const auto& f) {
+      for (std::int64_t b = 0; b < rows; ++b)
+        if (counts[b * queries + i])
+          f(runs.back().low[static_cast<std::size_t>(b)], runs.back().high[static_cast<std::size_t>(b)],
+            positions[b * queries + i]);
+    };
+    bool near = true;
+    each([&](double low, double high, double p) {
+      near &= low > high || (std::max(high, p) - std::min(low, p)) * rate <= kRunExponent;
+    });
+    if (!near) runs.push_back(empty_run(i));
+    each([&](double& low, double& high, double p) { low = std::min(low, p), high = std::max(high, p); });
+    ++runs.back().queries.count;
+  }
+  return runs;
+}
+
+/// <q_i, k_j> with every plane decayed by its distance. `sees` (B|1, queries).
+at::Tensor decayed_product(const at::Tensor& q, const at::Tensor& keys, const std::vector<Decay>& decays,
+                           const Block& block, const at::Tensor& sees) {
+  const at::Tensor& positions = block.query_positions;
+  const at::Tensor seeing = sees.expand_as(positions);
+  std::vector<at::Tensor> products;
+  for (Run& run : decay_runs(decays, positions, seeing)) {
+    for (double& low : run.low)
+      if (!std::isfinite(low)) low = 0;
+    const at::Tensor centre = at::tensor(run.low, at::TensorOptions(at::kDouble)).to(positions.device()).unsqueeze(1);
+    const auto of_run = [&](const at::Tensor& tensor) {
+      return tensor.narrow(1, run.queries.first, run.queries.count);
+    };
+    const at::Tensor turn = at::where(of_run(seeing), of_run(positions) - centre, at::zeros({}, positions.options()));
+    products.push_back(grouped_product(
+        apply_decays(q.narrow(2, run.queries.first, run.queries.count), decays, turn, Role::Query, block.group),
+        apply_decays(keys, decays, centre - block.key_positions, Role::Key, block.group)));
+  }
+  return products.size() == 1 ? products.front() : at::cat(products, 2);
+}
+
 BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::int64_t queries) {
   const at::ScalarType dtype = compute_dtype(input.q);
   const std::int64_t all_heads = input.q.size(1), batch = input.q.size(0);
@@ -204,11 +267,15 @@ BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::
   block.group = all_heads / input.k.size(1);
 
   if (span.count == 0) {
+    // A zero that hangs on q, so that its gradient is zero and not absent.
+    const at::Tensor zero = input.q.narrow(2, first_query, queries)
+                                .narrow(3, 0, 1)
+                                .to(dtype)
+                                .masked_fill(at::ones({}, options.dtype(at::kBool)), 0);
     BlockResult nothing;
-    nothing.out = at::zeros({batch, all_heads, queries, input.v.size(3)}, options);
-    nothing.lse = at::full({batch, all_heads, queries}, kMinusInfinity, options);
-    if (input.carried)
-      nothing.averages = at::zeros({batch, input.carried->values.size(1), queries, input.carried->values.size(3)}, options);
+    nothing.out = zero.expand({batch, all_heads, queries, input.v.size(3)});
+    if (input.need_lse) nothing.lse = zero.squeeze(-1) + kMinusInfinity;
+    if (input.carried) nothing.averages = zero.expand({batch, all_heads, queries, input.carried->values.size(3)});
     return nothing;
   }
 
@@ -222,21 +289,18 @@ BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::
   const Cleaned v = clean(input.v.narrow(2, span.first, span.count).to(dtype));
   // A query that sees nothing must not reach the gradient of a key through 0 * NaN.
   if (!all_see) q = q.masked_fill(sees_something.logical_not(), 0);
-  at::Tensor keys = k.values;
-  if (!input.decays.empty()) {
-    const at::Tensor centre = std::get<0>(block.query_positions.min(1, true));
-    q = apply_decays(q, input.decays, block.query_positions - centre, Role::Query, block.group);
-    keys = apply_decays(keys, input.decays, centre - block.key_positions, Role::Key, block.group);
-  }
   q = q * input.scale;
-  for (const LogitScale& scale : input.logit_scales) q = q * heads_factor(scale, first_query, queries, all_heads, dtype);
+  for (const LogitScale& scale : input.logit_scales)
+    q = q * heads_factor(scale, first_query, queries, all_heads, dtype);
 
   at::Tensor bias;
   for (const BiasForm& form : input.biases)
     if (!std::holds_alternative<ContentForm>(form.form))
       bias = add_to_heads(bias, evaluate_form(form, block), form.heads, all_heads);
 
-  at::Tensor logits = grouped_product(q, keys);
+  at::Tensor logits = input.decays.empty() ? grouped_product(q, k.values)
+                                           : decayed_product(q, k.values, input.decays, block,
+                                                             sees_something.select(1, 0).select(-1, 0));
   // One pass over the large tensor: the mask travels inside the bias where that is one row for the whole batch.
   if (bias.defined() && bias.size(0) == 1 && masked.size(0) == 1) {
     logits = logits + bias.masked_fill(masked, kMinusInfinity);
@@ -264,11 +328,16 @@ BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::
   }
   result.out = grouped_average(weights, v.values);
   if (v.bad.defined()) result.out = poison(result.out, block.visible, v.bad);
-  if (k.bad.defined()) result.out = poison(result.out, block.visible, k.bad.any(-1, true).expand({-1, -1, -1, result.out.size(3)}));
   if (input.carried) {
-    const at::Tensor values = input.carried->values.narrow(2, span.first, span.count).to(dtype);
-    at::Tensor averages = grouped_average(weights, values);
-    result.averages = averages;
+    const Cleaned w = clean(input.carried->values.narrow(2, span.first, span.count).to(dtype));
+    result.averages = grouped_average(weights, w.values);
+    if (w.bad.defined()) result.averages = poison(result.averages, block.visible, w.bad);
+  }
+  if (k.bad.defined()) {
+    const at::Tensor bad = k.bad.any(-1, true);
+    result.out = poison(result.out, block.visible, bad);
+    if (input.need_lse) result.lse = poison(result.lse.unsqueeze(-1), block.visible, bad).squeeze(-1);
+    if (input.carried) result.averages = poison(result.averages, block.visible, bad);
   }
   return result;
 }
@@ -372,6 +441,11 @@ BlockResult recomputed_block(const CoreInput& input, std::int64_t first_query, s
   return result;
 }
 
+bool all_finite(const CoreInput& input) {
+  const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all(); };
+  return finite(input.q).logical_and(finite(input.k)).logical_and(finite(input.v)).item<bool>();
+}
+
 /// Numbers that one pair costs at the widest moment of its evaluation, relative to its logit.
 std::int64_t numbers_per_pair(const CoreInput& input) {
   std::int64_t most = 1;
@@ -382,11 +456,16 @@ std::int64_t numbers_per_pair(const CoreInput& input) {
 
 }  // namespace
 
-Attended reference_attention(const CoreInput& input) {
-  const std::int64_t batch = input.q.size(0), heads = input.q.size(1), tq = input.q.size(2), tk = input.k.size(2);
-  const std::int64_t row = std::max<std::int64_t>(1, batch * heads * tk);
-  const std::int64_t block = std::clamp<std::int64_t>(kBlockNumbers / row / numbers_per_pair(input), 1, std::max<std::int64_t>(tq, 1));
-  const bool recompute = at::GradMode::is_enabled() && row * tq > kKeptNumbers;
+std::int64_t reference_block(const CoreInput& input, const ReferenceLimits& limits) {
+  const std::int64_t row = std::max<std::int64_t>(1, input.q.size(0) * input.q.size(1) * input.k.size(2));
+  return std::clamp<std::int64_t>(limits.block_numbers / row / numbers_per_pair(input), 1,
+                                  std::max<std::int64_t>(input.q.size(2), 1));
+}
+
+Attended reference_attention(const CoreInput& input, const ReferenceLimits& limits) {
+  const std::int64_t tq = input.q.size(2), block = reference_block(input, limits);
+  const bool recompute =
+      at::GradMode::is_enabled() && input.q.size(0) * input.q.size(1) * input.k.size(2) * tq > limits.kept_numbers;
   std::vector<at::Tensor> outs, lses, averages;
   std::int64_t first = 0;
   do {
@@ -409,10 +488,10 @@ Attended reference_attention(const CoreInput& input) {
 
 bool plain_attention_applies(const CoreInput& input) {
   const Mask& mask = input.mask;
-  return input.biases.empty() && input.decays.empty() && input.logit_scales.empty() && !input.carried && !input.need_lse &&
-         !mask.window && !mask.key_lengths.defined() && !mask.offsets.defined() && !mask.query_documents.defined() &&
-         (!mask.causal || input.q.size(2) == input.k.size(2)) && input.q.size(2) > 0 && input.k.size(2) > 0 &&
-         input.q.size(3) == input.v.size(3);
+  return input.biases.empty() && input.decays.empty() && input.logit_scales.empty() && !input.carried &&
+         !input.need_lse && !mask.window && !mask.key_lengths.defined() && !mask.offsets.defined() &&
+         !mask.query_documents.defined() && (!mask.causal || input.q.size(2) == input.k.size(2)) &&
+         input.q.size(2) > 0 && input.k.size(2) > 0 && input.q.size(3) == input.v.size(3) && all_finite(input);
 }
 
 Attended plain_attention(const CoreInput& input) {

@@ -1,4 +1,5 @@
-// The attention core: what is left of a call once the encoding has answered. No encoding is known here, only its answers.
+// The attention core: what is left of a call once the encoding has answered. No encoding is known here, only its
+// answers.
 //
 // logit(i, j) = scale * logit_scale_i * <q_i, k_j>  +  sum of bias forms;  then the mask, then the softmax over j.
 #pragma once
@@ -48,13 +49,26 @@ struct Attended {
   at::Tensor averages;  ///< (B, Hq, Tq, Dw) of the carried values, a query head each; undefined without them
 };
 
-/// The reference path: blocked over queries, every bias form, float32, float64 and bf16 (computed in float32), autograd.
-/// Holds O(B Hq block Tk) numbers at a time; where the whole T x T problem is large, the backward pass recomputes each
-/// block instead of keeping it.
-Attended reference_attention(const CoreInput& input);
+/// What the reference path may hold; tests make it small.
+struct ReferenceLimits {
+  /// Logits in one block of queries (16 MiB of float32): large enough for the matrix product, small enough for the
+  /// cache of a server core to matter. Measured flat between 2^20 and 2^23 on the compare model.
+  std::int64_t block_numbers = std::int64_t{1} << 22;
+  /// Above this many logits the backward pass recomputes blocks instead of keeping them (512 MiB of float32 a layer).
+  std::int64_t kept_numbers = std::int64_t{1} << 27;
+};
+
+/// Queries of one block of the reference path.
+std::int64_t reference_block(const CoreInput& input, const ReferenceLimits& limits = {});
+
+/// The reference path: blocked over queries, every bias form, float32, float64 and bf16 (computed in float32),
+/// autograd. Holds O(B Hq block Tk) numbers at a time; where the whole T x T problem is large, the backward pass
+/// recomputes each block instead of keeping it, to the same bits.
+Attended reference_attention(const CoreInput& input, const ReferenceLimits& limits = {});
 
 /// True when libtorch's scaled_dot_product_attention computes exactly this call: no bias, no decay, no factor a query,
-/// nothing carried, nothing masked beyond causal order of square shapes.
+/// nothing carried, nothing masked beyond causal order of square shapes, and every number finite (it carries NaN of a
+/// value to queries that do not see it, and loses NaN of a query on the way).
 bool plain_attention_applies(const CoreInput& input);
 Attended plain_attention(const CoreInput& input);
 

@@ -43,7 +43,7 @@ class Evaluator {
     return by_distance([&](const at::Tensor& n) {
       const at::Tensor bucket = bucket_of(form.rule, n);  // (B|1, 1, q, k)
       const at::Tensor rows = form.table.to(block_.dtype).index_select(0, bucket.flatten());
-      return rows.view({bucket.size(0), bucket.size(2), bucket.size(3), -1}).permute({0, 3, 1, 2});
+      return rows.view({bucket.size(0), bucket.size(2), bucket.size(3), form.table.size(1)}).permute({0, 3, 1, 2});
     });
   }
 
@@ -79,18 +79,21 @@ class Evaluator {
     const at::Tensor top = by_distance([&](const at::Tensor& n) { return at::log1p((c * n.to(dtype)).abs()); });
     const at::Tensor threshold = (mu * form.length).abs();
     const at::Tensor reach = at::maximum(query_.to(dtype), threshold.expand_as(query_));
-    const at::Tensor bottom = at::log1p((c * reach).abs()) + form.epsilon;         // (B|1, q)
-    const at::Tensor u = top / bottom.unsqueeze(1).unsqueeze(-1);                  // (B|1, 1, q, k)
+    const at::Tensor bottom = at::log1p((c * reach).abs()) + form.epsilon;  // (B|1, q)
+    const at::Tensor u = top / bottom.unsqueeze(1).unsqueeze(-1);           // (B|1, 1, q, k)
     const at::Tensor hidden = at::relu(u.squeeze(1).unsqueeze(-1) * form.w1.to(dtype) + form.b1.to(dtype));
     return (at::matmul(hidden, form.w2.to(dtype).t()) + form.b2.to(dtype)).permute({0, 3, 1, 2});
   }
 
   at::Tensor operator()(const PotentialForm& form) const {
-    return (queries_of(form.query, block_, 2).unsqueeze(-1) - keys_of(form.key, block_, 2).unsqueeze(-2)).to(block_.dtype);
+    return (queries_of(form.query, block_, 2).unsqueeze(-1) - keys_of(form.key, block_, 2).unsqueeze(-2))
+        .to(block_.dtype);
   }
 
   at::Tensor operator()(const GatedForm& form) const {
     refuse_negative("a gated slope");
+    if (!form.query.defined() && !form.key.defined())
+      throw Error("a gated slope needs a gate of the query, of the key, or both");
     at::Tensor rate;
     if (form.query.defined()) rate = queries_of(form.query, block_, 2).unsqueeze(-1);
     if (form.key.defined()) {
@@ -129,7 +132,8 @@ class Evaluator {
     if (form.kind == FactorForm::Kind::Tag) {
       const at::Tensor tag = keys_of(form.tag, block_, 1);  // (B, k)
       known = tag.ge(0).unsqueeze(1).unsqueeze(1);
-      const at::Tensor index = tag.clamp_min(0).unsqueeze(1).unsqueeze(1).expand({left.size(0), left.size(1), left.size(2), tag.size(1)});
+      const at::Tensor index =
+          tag.clamp_min(0).unsqueeze(1).unsqueeze(1).expand({left.size(0), left.size(1), left.size(2), tag.size(1)});
       factor = 1 + left.gather(-1, index);
     } else {
       const at::Tensor inner = at::matmul(left, keys_of(form.right, block_, 2).transpose(-1, -2));
@@ -137,7 +141,8 @@ class Evaluator {
                                                    : inner.clamp(-form.bound, form.bound).exp();
     }
     if (form.group_query.defined()) {
-      const at::Tensor i = queries_of(form.group_query, block_, 1).unsqueeze(-1), j = keys_of(form.group_key, block_, 1).unsqueeze(-2);
+      const at::Tensor i = queries_of(form.group_query, block_, 1).unsqueeze(-1),
+                       j = keys_of(form.group_key, block_, 1).unsqueeze(-2);
       const at::Tensor same = i.eq(j).logical_and(i.ge(0)).unsqueeze(1);
       known = known.defined() ? known.logical_and(same) : same;
     }
@@ -145,7 +150,9 @@ class Evaluator {
     return base * factor.to(block_.dtype);
   }
 
-  at::Tensor operator()(const ContentForm&) const { throw Error("a content position is evaluated after the other biases"); }
+  at::Tensor operator()(const ContentForm&) const {
+    throw Error("a content position is evaluated after the other biases");
+  }
 
  private:
   at::Tensor distance() const { return (query_.unsqueeze(-1) - key_.unsqueeze(-2)).unsqueeze(1); }
@@ -174,7 +181,9 @@ class Evaluator {
 
 }  // namespace
 
-at::Tensor evaluate_form(const BiasForm& bias, const Block& block) { return std::visit(Evaluator(bias, block), bias.form); }
+at::Tensor evaluate_form(const BiasForm& bias, const Block& block) {
+  return std::visit(Evaluator(bias, block), bias.form);
+}
 
 at::Tensor evaluate_content(const ContentForm& form, const at::Tensor& logits, const Block& block) {
   const at::Tensor table = form.table.to(block.dtype);
@@ -184,8 +193,9 @@ at::Tensor evaluate_content(const ContentForm& form, const at::Tensor& logits, c
   const at::Tensor low = count.detach().floor();
   const at::Tensor fraction = count - low;
   const at::Tensor entries = at::matmul(queries_of(form.query, block, 2).to(block.dtype), table.t());
-  const at::Tensor at_low = entries.gather(-1, low.to(at::kLong));
-  const at::Tensor at_high = entries.gather(-1, low.add(1).clamp_max(last).to(at::kLong));
+  const at::Tensor row = low.nan_to_num(0);  // a NaN count reads some row; its fraction makes the result NaN
+  const at::Tensor at_low = entries.gather(-1, row.to(at::kLong));
+  const at::Tensor at_high = entries.gather(-1, row.add(1).clamp_max(last).to(at::kLong));
   return at_low + fraction * (at_high - at_low);
 }
 

@@ -29,7 +29,9 @@ void place(const at::Tensor& storage, const at::Tensor& arriving, std::int64_t a
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     if (counts[b] == 0) continue;
     const std::int64_t row = static_cast<std::int64_t>(b);
-    storage.select(0, row).narrow(axis - 1, lengths[b], counts[b]).copy_(arriving.select(0, row).narrow(axis - 1, 0, counts[b]));
+    storage.select(0, row)
+        .narrow(axis - 1, lengths[b], counts[b])
+        .copy_(arriving.select(0, row).narrow(axis - 1, 0, counts[b]));
   }
 }
 
@@ -37,10 +39,17 @@ at::Tensor as_tensor(const std::vector<std::int64_t>& values, at::Device device)
   return at::tensor(values, at::TensorOptions(at::kLong)).to(device);
 }
 
+void check_floating(const at::Tensor& tensor, const char* name) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  if (dtype != at::kDouble && dtype != at::kFloat && dtype != at::kBFloat16)
+    throw Error(str("cache: ", name, " must be float64, float32 or bfloat16, found ", dtype));
+}
+
 std::vector<std::int64_t> counts_of(const at::Tensor& counts, std::int64_t batch, std::int64_t arriving) {
   if (!counts.defined()) return std::vector<std::int64_t>(static_cast<std::size_t>(batch), arriving);
   if (counts.dim() != 1 || counts.size(0) != batch || !at::isIntegralType(counts.scalar_type(), false))
-    throw Error(str("cache: counts must be integers of shape (", batch, "), found ", counts.scalar_type(), " ", counts.sizes()));
+    throw Error(str("cache: counts must be integers of shape (", batch, "), found ", counts.scalar_type(), " ",
+                    counts.sizes()));
   const at::Tensor plain = counts.to(at::TensorOptions(at::kLong).device(at::kCPU)).contiguous();
   std::vector<std::int64_t> result(plain.data_ptr<std::int64_t>(), plain.data_ptr<std::int64_t>() + batch);
   for (const std::int64_t count : result)
@@ -60,6 +69,8 @@ KvCache::KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& o
                          options_.batch, ", ", options_.layers));
   if (options_.dtype != at::kDouble && options_.dtype != at::kFloat && options_.dtype != at::kBFloat16)
     throw UsageError(str("cache: dtype must be float64, float32 or bfloat16, found ", options_.dtype));
+  if (options_.value_dim < 0)
+    throw UsageError(str("cache: value_dim must not be negative, found ", options_.value_dim));
   if (options_.value_dim == 0) options_.value_dim = encoding_->dimensions().head_dim;
   layers_.resize(static_cast<std::size_t>(options_.layers));
   for (std::int64_t layer = 0; layer < options_.layers; ++layer) {
@@ -94,22 +105,29 @@ std::int64_t KvCache::bytes() const {
 void KvCache::check_arrival(const Layer& layer, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
                             const std::vector<std::int64_t>& counts) const {
   const Dimensions& dimensions = encoding_->dimensions();
-  if (k.dim() != 4 || k.size(0) != options_.batch || k.size(1) != dimensions.kv_heads || k.size(3) != dimensions.head_dim)
-    throw Error(str("cache: k must have shape (", options_.batch, ", ", dimensions.kv_heads, ", n, ", dimensions.head_dim,
-                    "), found ", k.sizes()));
+  if (!k.defined() || !v.defined()) throw Error("cache: k and v must be given");
+  check_floating(k, "k");
+  check_floating(v, "v");
+  if (k.dim() != 4 || k.size(0) != options_.batch || k.size(1) != dimensions.kv_heads ||
+      k.size(3) != dimensions.head_dim)
+    throw Error(str("cache: k must have shape (", options_.batch, ", ", dimensions.kv_heads, ", n, ",
+                    dimensions.head_dim, "), found ", k.sizes()));
   if (v.dim() != 4 || v.size(0) != options_.batch || v.size(1) != dimensions.kv_heads || v.size(2) != k.size(2) ||
       v.size(3) != options_.value_dim)
     throw Error(str("cache: v must have shape (", options_.batch, ", ", dimensions.kv_heads, ", ", k.size(2), ", ",
                     options_.value_dim, "), found ", v.sizes()));
   if (!options.causal) throw Error("cache: arriving tokens attend causally; append all of them first and use read()");
-  if (options.window && *options.window < 1) throw Error(str("cache: window must be at least 1, found ", *options.window));
   for (std::size_t b = 0; b < counts.size(); ++b)
     if (layer.lengths[b] + counts[b] > options_.capacity)
-      throw Error(str("cache: row ", b, " would hold ", layer.lengths[b] + counts[b], " tokens, the capacity is ", options_.capacity));
+      throw Error(str("cache: row ", b, " would hold ", layer.lengths[b] + counts[b], " tokens, the capacity is ",
+                      options_.capacity));
   const bool has_documents = layer.documents.defined();
-  const bool empty = std::all_of(layer.lengths.begin(), layer.lengths.end(), [](std::int64_t length) { return length == 0; });
-  if (!empty && options.documents.defined() != has_documents)
+  if (!is_empty(layer) && options.documents.defined() != has_documents)
     throw Error(str("cache: documents were ", has_documents ? "" : "not ", "given for the earlier tokens"));
+}
+
+bool KvCache::is_empty(const Layer& layer) {
+  return std::all_of(layer.lengths.begin(), layer.lengths.end(), [](std::int64_t length) { return length == 0; });
 }
 
 at::Tensor KvCache::next_of(const Layer& layer) const {
@@ -126,11 +144,13 @@ at::Tensor KvCache::next_positions(std::int64_t layer) const {
   return next_of(layers_[static_cast<std::size_t>(layer)]);
 }
 
-Side KvCache::arriving_side(const Layer& layer, const at::Tensor& k, const AttendOptions& options) const {
+Sides KvCache::arriving_sides(const Layer& layer, const at::Tensor& k, const AttendOptions& options,
+                              const at::Tensor& counts) const {
   const Traits traits = encoding_->traits();
   AttendOptions arriving = options;
   if (!arriving.positions.defined()) {
-    if (traits.axes != 1) throw Error(str("cache: the encoding reads ", traits.axes, " position axes; positions must be given"));
+    if (traits.axes != 1)
+      throw Error(str("cache: the encoding reads ", traits.axes, " position axes; positions must be given"));
     const at::Tensor next = next_of(layer);
     const at::Tensor count = at::arange(k.size(2), next.options()).view({1, -1, 1});
     const bool alike = options_.batch > 1 && next.eq(next[0]).all().item<bool>();
@@ -138,8 +158,9 @@ Side KvCache::arriving_side(const Layer& layer, const at::Tensor& k, const Atten
   }
   arriving.query_positions = arriving.positions;
   arriving.query_documents = arriving.documents;
-  arriving.key_lengths = at::Tensor();
-  return resolve_sides(k, k, arriving, traits).key;
+  arriving.query_offsets = at::Tensor();
+  arriving.key_lengths = counts;
+  return resolve_sides(k, k, arriving, traits);
 }
 
 void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents) {
@@ -153,44 +174,45 @@ void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool 
     layer.keys = grown(layer.keys, {batch, heads, 0, dimensions.head_dim}, 2, wanted, stored);
     layer.values = grown(layer.values, {batch, heads, 0, options_.value_dim}, 2, wanted, stored);
     layer.positions = grown(layer.positions, {batch, 0, axes}, 1, wanted, stored.dtype(at::kDouble));
-    if (layer.documents.defined()) layer.documents = grown(layer.documents, {batch, 0}, 1, wanted, stored.dtype(at::kLong));
+    if (layer.documents.defined())
+      layer.documents = grown(layer.documents, {batch, 0}, 1, wanted, stored.dtype(at::kLong));
     for (auto& [name, tensor] : layer.kept) tensor = grown(tensor, tensor.sizes().vec(), 2, wanted, tensor.options());
   }
   if (documents && !layer.documents.defined())
-    layer.documents = at::zeros({options_.batch, layer.keys.size(2)}, at::TensorOptions(at::kLong).device(options_.device));
+    layer.documents =
+        at::zeros({options_.batch, layer.keys.size(2)}, at::TensorOptions(at::kLong).device(options_.device));
 }
 
-void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& given_counts) {
-  const Encoding& encoding = of_layer(options.layer);
-  Layer& layer = layers_[static_cast<std::size_t>(options.layer)];
-  const std::vector<std::int64_t> counts = counts_of(given_counts, options_.batch, k.dim() == 4 ? k.size(2) : 0);
+void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& given,
+                     const at::Tensor& given_counts) {
+  const Encoding& encoding = of_layer(given.layer);
+  Layer& layer = layers_[static_cast<std::size_t>(given.layer)];
+  AttendOptions options = given;
+  options.layers = options_.layers;
+  const std::vector<std::int64_t> counts =
+      counts_of(given_counts, options_.batch, k.defined() && k.dim() == 4 ? k.size(2) : 0);
   check_arrival(layer, k, v, options, counts);
-  check_parameters(encoding, options.layer, options.parameters);
-  const Side arriving = arriving_side(layer, k, options);
+  check_call(encoding, options, options_.batch, k.size(2));
+  const Sides sides =
+      arriving_sides(layer, k, options, given_counts.defined() ? as_tensor(counts, options_.device) : at::Tensor());
+  const Side& arriving = sides.key;
 
-  Question question;
-  question.parameters = &options.parameters;
-  question.layer = options.layer;
-  question.layers = options.layers;
-  question.x = options.x;
-  question.k = k;
-  question.v = v;
-  question.query = question.key = arriving;
-  question.named = &options.named;
-  question.state = options.state;
-  at::Tensor keys = k;
-  if (encoding.cache(options.layer).key == CacheContract::Key::Rotated)
-    keys = move_keys(k, encoding, question, options);
+  Question question = arrival_question(k, v, sides, options);
   NamedTensors state = layer.state;
   const NamedTensors kept = encoding.arrive(question, state);
+  question.kept = &kept;
+  at::Tensor keys = question.k;
+  if (encoding.cache(options.layer).key == CacheContract::Key::Rotated)
+    keys = move_keys(keys, encoding, question, options);
 
   // Nothing has changed so far: what follows cannot fail for the caller's reasons.
+  if (is_empty(layer)) layer.documents = at::Tensor();  // an emptied cache may go on without documents
   std::int64_t longest = 0;
   for (std::size_t b = 0; b < counts.size(); ++b) longest = std::max(longest, layer.lengths[b] + counts[b]);
-  reserve(layer, longest, arriving.positions.size(2), arriving.documents.defined());
   if (longest == 0) return;
+  reserve(layer, longest, arriving.positions.size(2), arriving.documents.defined());
   place(layer.keys, keys.detach(), 2, layer.lengths, counts);
-  place(layer.values, v.detach(), 2, layer.lengths, counts);
+  place(layer.values, question.v.detach(), 2, layer.lengths, counts);
   place(layer.positions, arriving.positions, 1, layer.lengths, counts);
   if (arriving.documents.defined()) place(layer.documents, arriving.documents, 1, layer.lengths, counts);
   for (const auto& [name, tensor] : kept) {
@@ -198,6 +220,7 @@ void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptio
     if (!storage.defined()) storage = grown({}, tensor.sizes().vec(), 2, layer.keys.size(2), tensor.options());
     place(storage, tensor.detach(), 2, layer.lengths, counts);
   }
+  for (auto& [name, tensor] : state) tensor = tensor.detach();
   layer.state = std::move(state);
   for (std::size_t b = 0; b < counts.size(); ++b) layer.lengths[b] += counts[b];
 }
@@ -222,52 +245,49 @@ CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const 
   if (layer.documents.defined()) view.documents = layer.documents.narrow(1, 0, longest);
   for (const auto& [name, tensor] : layer.kept) view.kept.emplace(name, tensor.narrow(2, 0, longest));
   if (encoding.cache(index).key == CacheContract::Key::Raw) {
-    Question question;
-    question.parameters = &options.parameters;
-    question.layer = index;
-    question.layers = options_.layers;
-    question.k = view.keys;
-    question.v = view.values;
-    question.key = {view.positions, view.documents, view.lengths};
-    question.query = question.key;
+    AttendOptions holding;
+    holding.parameters = options.parameters;
+    holding.layer = index;
+    holding.layers = options_.layers;
+    Sides sides;
+    sides.key = {view.positions, view.documents, view.lengths};
+    Question question = arrival_question(view.keys, view.values, sides, holding);
     question.kept = &view.kept;
     view.keys = move_keys(view.keys, encoding, question, options);
   }
   return view;
 }
 
+void KvCache::check_query(const at::Tensor& q) const {
+  const Dimensions& dimensions = encoding_->dimensions();
+  if (!q.defined() || q.dim() != 4 || q.size(0) != options_.batch || q.size(1) != dimensions.heads ||
+      q.size(3) != dimensions.head_dim)
+    throw Error(str("cache: q must have shape (", options_.batch, ", ", dimensions.heads, ", n, ", dimensions.head_dim,
+                    "), found ", q.defined() ? str(q.sizes()) : std::string("none")));
+  check_floating(q, "q");
+}
+
 Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const {
   const Encoding& encoding = of_layer(options.layer);
-  check_parameters(encoding, options.layer, options.parameters);
-  const Dimensions& dimensions = encoding.dimensions();
-  if (q.dim() != 4 || q.size(0) != options_.batch || q.size(1) != dimensions.heads || q.size(3) != dimensions.head_dim)
-    throw Error(str("cache: q must have shape (", options_.batch, ", ", dimensions.heads, ", n, ", dimensions.head_dim,
-                    "), found ", q.sizes()));
+  check_query(q);
   if (!options.query_positions.defined()) throw Error("cache: read() needs query_positions");
-  const CacheView held = view(options.layer, options);
   AttendOptions complete = options;
+  complete.layers = options_.layers;
+  check_call(encoding, complete, options_.batch, q.size(2));
+  const CacheView held = view(options.layer, options);
   complete.positions = held.positions;
   complete.documents = held.documents;
-  if (!held.documents.defined()) complete.query_documents = at::Tensor();
-  else if (!complete.query_documents.defined()) throw Error("cache: read() needs query_documents, the cache holds documents");
+  if (!held.documents.defined())
+    complete.query_documents = at::Tensor();
+  else if (!complete.query_documents.defined())
+    throw Error("cache: read() needs query_documents, the cache holds documents");
   // Rows of one length need no lengths: the call stays as plain as one without a cache.
-  const bool alike = std::equal(lengths(options.layer).begin() + 1, lengths(options.layer).end(), lengths(options.layer).begin());
+  const std::vector<std::int64_t>& row_lengths = lengths(options.layer);
+  const bool alike = std::equal(row_lengths.begin() + 1, row_lengths.end(), row_lengths.begin());
   complete.key_lengths = alike ? at::Tensor() : held.lengths;
   const Sides sides = resolve_sides(q, held.keys, complete, encoding.traits());
 
-  Question question;
-  question.parameters = &options.parameters;
-  question.layer = options.layer;
-  question.layers = options.layers;
-  question.x = options.x;
-  question.q = q;
-  question.query = sides.query;
-  question.key = sides.key;
-  question.scale = options.scale.value_or(encoding.softmax_factor() / std::sqrt(static_cast<double>(q.size(3))));
-  question.causal = options.causal;
-  question.named = &options.named;
-  question.kept = &held.kept;
-  question.state = options.state;
+  const Question question = query_question(q, sides, held.kept, encoding, complete);
   const at::Tensor keys = held.keys.to(q.scalar_type());
   return run_core(ask_for_core(encoding, question, keys, held.values.to(q.scalar_type()), complete), options.path);
 }
@@ -276,19 +296,29 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
                          const at::Tensor& given_counts) {
   of_layer(options.layer);
   Layer& layer = layers_[static_cast<std::size_t>(options.layer)];
-  if (q.dim() != 4 || k.dim() != 4 || q.size(2) != k.size(2))
-    throw Error(str("cache: q and k must hold the same new tokens, found q ", q.sizes(), ", k ", k.sizes()));
+  check_query(q);
+  if (!k.defined() || k.dim() != 4 || q.size(2) != k.size(2))
+    throw Error(str("cache: q and k must hold the same new tokens, found q ", q.sizes(), ", k ",
+                    k.defined() ? str(k.sizes()) : std::string("none")));
+  check_arrival(layer, k, v, options, counts_of(given_counts, options_.batch, k.size(2)));
   const std::vector<std::int64_t> before = layer.lengths;
+  const NamedTensors state = layer.state;
   AttendOptions reading = options;
-  const Side arriving = arriving_side(layer, k, options);
+  reading.query_positions = arriving_sides(layer, k, options, {}).key.positions;
+  reading.query_documents = options.documents;
   append(k, v, options, given_counts);
-  reading.query_positions = arriving.positions;
-  reading.query_documents = arriving.documents;
   const std::vector<std::int64_t>& after = layer.lengths;
   const bool alike = std::equal(before.begin() + 1, before.end(), before.begin()) &&
                      std::equal(after.begin() + 1, after.end(), after.begin()) && after[0] - before[0] == k.size(2);
   reading.query_offsets = alike ? at::Tensor() : as_tensor(before, options_.device);
-  return read(q, reading);
+  try {
+    return read(q, reading);
+  } catch (...) {
+    // The encoding refuses these tokens (a gated slope and a falling position): they never arrived.
+    layer.lengths = before;
+    layer.state = state;
+    throw;
+  }
 }
 
 void KvCache::truncate(std::int64_t length) {
@@ -302,7 +332,8 @@ void KvCache::truncate(const std::vector<std::int64_t>& lengths) {
     for (std::size_t b = 0; b < lengths.size(); ++b)
       if (lengths[b] < 0 || lengths[b] > layer.lengths[b])
         throw Error(str("cache: row ", b, " holds ", layer.lengths[b], " tokens and cannot keep ", lengths[b]));
-    if (!layer.state.empty()) throw Error("cache: the encoding keeps a running state and cannot go back; start a new cache");
+    if (!layer.state.empty() && lengths != layer.lengths)
+      throw Refusal("cache: the encoding keeps a running state and cannot go back; start a new cache");
   }
   for (Layer& layer : layers_) layer.lengths = lengths;
 }

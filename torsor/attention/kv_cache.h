@@ -17,17 +17,17 @@
 namespace torsor {
 
 struct CacheOptions {
-  std::int64_t capacity = 0;                ///< most tokens a row; storage grows up to it as tokens arrive
+  std::int64_t capacity = 0;  ///< most tokens a row; storage grows up to it as tokens arrive
   std::int64_t batch = 1;
   std::int64_t layers = 1;
-  std::int64_t value_dim = 0;               ///< Dv; 0 = head_dim
-  at::ScalarType dtype = at::kFloat;        ///< of stored keys and values: float64, float32 or bfloat16
+  std::int64_t value_dim = 0;         ///< Dv; 0 = head_dim
+  at::ScalarType dtype = at::kFloat;  ///< of stored keys and values: float64, float32 or bfloat16
   at::Device device = at::kCPU;
 };
 
 /// What attention reads: all tokens of a layer, (B, Hk, n, D) and so on with n the longest row.
 struct CacheView {
-  at::Tensor keys;       ///< moved, ready for the product
+  at::Tensor keys;  ///< moved, ready for the product
   at::Tensor values;
   at::Tensor positions;  ///< (B, n, axes) float64
   at::Tensor documents;  ///< (B, n) int64 or undefined
@@ -52,7 +52,8 @@ class KvCache {
   /// `options` speaks of the n new tokens: positions (B, n, axes), documents (B, n), x (B, n, C). Undefined positions
   /// go on from the row's last position by steps of one. `counts` (B) says how many of the n belong to each row
   /// (undefined = all); what a row's further queries answer has no meaning. Causal only.
-  /// Throws Error before anything changes when a row would grow past the capacity or a shape does not fit.
+  /// Throws Error and leaves the cache as it was when a row would grow past the capacity, a shape does not fit, or the
+  /// encoding refuses the tokens.
   Attended attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
                   const at::Tensor& counts = {});
 
@@ -69,8 +70,8 @@ class KvCache {
   /// (B, 1, 1) float64: the position that follows each row's newest token by one; 0 for an empty row.
   at::Tensor next_positions(std::int64_t layer = 0) const;
 
-  /// Drops the newest tokens: row b keeps its first lengths[b] in every layer. Throws Error when a row has fewer, or
-  /// when the encoding keeps a running state that cannot go back.
+  /// Drops the newest tokens: row b keeps its first lengths[b] in every layer. Throws Error when a row has fewer, and a
+  /// Refusal when the encoding keeps a running state, which cannot go back.
   void truncate(const std::vector<std::int64_t>& lengths);
   void truncate(std::int64_t length);
 
@@ -86,7 +87,10 @@ class KvCache {
   at::Tensor next_of(const Layer& layer) const;
   void check_arrival(const Layer& layer, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
                      const std::vector<std::int64_t>& counts) const;
-  Side arriving_side(const Layer& layer, const at::Tensor& k, const AttendOptions& options) const;
+  void check_query(const at::Tensor& q) const;
+  static bool is_empty(const Layer& layer);
+  Sides arriving_sides(const Layer& layer, const at::Tensor& k, const AttendOptions& options,
+                       const at::Tensor& counts) const;
   void reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents);
 
   std::shared_ptr<const Encoding> encoding_;

@@ -103,11 +103,12 @@ at::Tensor apply_moves(const at::Tensor& x, const std::vector<Move>& moves, Role
 at::Tensor apply_decays(const at::Tensor& x, const std::vector<Decay>& decays, const at::Tensor& turn, Role role,
                         std::int64_t group) {
   at::Tensor decayed = x;
-  // exp stays finite: beyond these exponents the true product has left the dtype's range as well.
+  // exp stays finite: beyond this exponent the true product has left the dtype's range as well. Small factors may
+  // vanish.
   const double most = x.scalar_type() == at::kDouble ? 700 : 80;
   for (const Decay& decay : decays) {
     const at::Tensor factor = (turn.unsqueeze(-1) * decay.rate.to(turn.device()))
-                                  .clamp(-most, most)
+                                  .clamp_max(most)
                                   .exp()
                                   .to(x.scalar_type())
                                   .unsqueeze(1)

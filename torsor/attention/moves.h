@@ -10,8 +10,8 @@
 namespace torsor {
 
 /// x (B, H, T, D) with H = Hq for Role::Query and Hk for Role::Key. `group` is Hq / Hk.
-/// Precision::Exact computes in float32 at least and rounds once to the dtype of x; Precision::HuggingFace casts cos and
-/// sin to the dtype of x and computes in it, in the order of Hugging Face's apply_rotary_pos_emb.
+/// Precision::Exact computes in float32 at least and rounds once to the dtype of x; Precision::HuggingFace casts cos
+/// and sin to the dtype of x and computes in it, in the order of Hugging Face's apply_rotary_pos_emb.
 at::Tensor apply_moves(const at::Tensor& x, const std::vector<Move>& moves, Role role, std::int64_t group,
                        Precision precision);
 

@@ -73,23 +73,28 @@ struct ParameterInfo {
 struct Side {
   at::Tensor positions;  ///< (B, T, axes) float64
   at::Tensor documents;  ///< (B, T) int64, -1 = padding; undefined = one document, no padding
-  at::Tensor lengths;    ///< (B) int64, tokens that exist in each row; undefined = all. Keys only
+  at::Tensor lengths;    ///< (B) int64, tokens that exist in each row; undefined = all. Keys and arriving tokens only
   std::int64_t tokens() const { return positions.size(1); }
 };
 
 /// Everything that a question may read. Tensors that were not given are undefined.
+///
+/// arrive() and moves(Role::Key) are asked about tokens that arrive: `query` and `key` are both their side, and x, k, v,
+/// named and state are theirs. Every other question is asked about queries: x, q, named and state are those of the
+/// queries, and what was said of the keys is read from `kept`. A call without a cache asks both in turn.
 struct Question {
   const NamedTensors* parameters = nullptr;  ///< this layer's trained tensors
   std::int64_t layer = 0;
   std::int64_t layers = 1;
-  at::Tensor x;        ///< (B, T, C) the block's normalised input: of the arriving tokens in arrive(), of the queries elsewhere
-  at::Tensor q, k, v;  ///< (B, H, T, D) after QK-norm, before any move; k and v of the arriving tokens
+  at::Tensor x;        ///< (B, T, C) the block's normalised input
+  at::Tensor q, k, v;  ///< (B, H, T, D) after QK-norm, before any move
   Side query, key;     ///< key: every key of the call, cached ones included
+  at::Tensor offsets;  ///< (B) int64, index of a row's first query among its tokens; undefined = length - Tq. own_tokens.h
   double scale = 1;    ///< the factor on q.k of this call, softmax factor included, before logit_scales()
   bool causal = true;
-  const NamedTensors* named = nullptr;  ///< per-token inputs that the encoding declared (tags, sentence ids, links)
+  const NamedTensors* named = nullptr;  ///< per-token inputs that the encoding declared (tags, sentence ids, links), (B, T, ...)
   const NamedTensors* kept = nullptr;   ///< what arrive() answered, for every key of the call
-  at::Tensor state;                     ///< (B, Hs, T, 2F) the position state that enters the layer (TAPE); else undefined
+  at::Tensor state;                     ///< (B, Hs, T, 2F) the position state that enters the layer (TAPE)
 };
 
 /// What a KV cache must keep so that step == full.
@@ -169,6 +174,10 @@ class Encoding {
 
   /// 3. Factor on the default scale 1/sqrt(head_dim); ignored when the caller gives a scale.
   virtual double softmax_factor() const { return 1; }
+  /// The same for each query head, where a head mixture gives its heads different ones.
+  virtual std::vector<double> softmax_factors() const {
+    return std::vector<double>(static_cast<std::size_t>(dimensions_.heads), softmax_factor());
+  }
   virtual std::vector<LogitScale> logit_scales(const Question&) const { return {}; }
 
   /// 4. The sum of these is added to the logit.
@@ -183,8 +192,10 @@ class Encoding {
 
   /// 6. What a cache keeps of a layer, and what it can do.
   virtual CacheContract cache(std::int64_t /*layer*/) const { return {}; }
-  /// Per-token tensors, token axis 2 (B, heads, tokens, ...), of the arriving tokens that later questions read back under `kept`, for all keys; `state` is the
-  /// encoding's own running float64 state of each row (running sums), read and advanced here.
+  /// Per-token tensors, token axis 2 (B, heads, tokens, ...), of the arriving tokens, which later questions read back
+  /// under `kept`: moves(Role::Key) for the same tokens, the others for every key of the call. `state` is the encoding's
+  /// own running float64 state of each row (running sums), read and advanced here by new tensors, never in place.
+  /// Padding (document -1) and tokens past key.lengths are not there: they add nothing to a running sum.
   virtual NamedTensors arrive(const Question&, NamedTensors& /*state*/) const { return {}; }
 
   // The definition in plain float64: what the encoding means. It shares no table, bucket or cos/sin with the answers
