@@ -1,0 +1,89 @@
+#include "tests/attention/case_table.h"
+
+#include <ostream>
+
+namespace torsor::attention_test {
+
+// Lengths are small (kCaseTrainLength is 8) so that sequences of 15 tokens cross every boundary: dynamic and longrope
+// change their frequencies, logn and llama4-scale their factors, t5 and cope reach their last rows.
+const std::vector<EncodingCase>& case_table() {
+  static const std::vector<EncodingCase> table = {
+      {.expression = "none"},
+
+      {.expression = "sinusoidal", .relative = false, .absolute = true},
+      {.expression = "sinusoidal(base=100, order=halves)", .relative = false, .absolute = true},
+      {.expression = "learned(length=64)", .trained = true, .relative = false, .absolute = true, .farthest = 63},
+
+      {.expression = "rope"},
+      {.expression = "rope(layout=interleaved)", .head_dim = 6},
+      {.expression = "rope(base=100, dim=4)"},
+      {.expression = "rope(layout=interleaved, orientation=minus, dim=4, part=suffix)"},
+      {.expression = "rope(base=[10000, 500])", .heads = {{2, 2}, {6, 2}}},
+      {.expression = "rope(frequencies=proportional, fraction=0.5)"},
+      {.expression = "rope(learn=true)", .trained = true},
+      {.expression = "rope(axes=2)", .axes = 2},
+      {.expression = "rope(axes=3, sections=[1, 1, 2], arrangement=contiguous)", .axes = 3},
+      {.expression = "rope(axes=3, sections=[2, 1, 1], arrangement=interleaved)", .axes = 3},
+      {.expression = "xpos"},
+      {.expression = "xpos(scale_base=16, layout=interleaved)"},
+
+      {.expression = "linear(rope, factor=4)"},
+      {.expression = "ntk(rope(layout=interleaved), factor=4)"},
+      {.expression = "ntk-by-parts(rope(base=100), factor=4)"},
+      {.expression = "dynamic(rope, factor=2)", .relative = false, .length_dependent = true},
+      {.expression = "yarn(rope, factor=4)"},
+      {.expression = "yarn(rope(base=50), factor=40, mscale=1, mscale_all_dim=0.5)"},
+      {.expression = "longrope(rope, short=[1, 1.1, 1.3, 2], long=[1.5, 4, 9, 30], factor=32)",
+       .relative = false,
+       .length_dependent = true},
+      {.expression = "llama3(rope(base=50), train_length=64)"},
+
+      {.expression = "logn", .relative = false},
+      {.expression = "llama4-scale(length=4)", .relative = false},
+
+      {.expression = "alibi", .heads = {{2, 2}, {6, 3}, {3, 1}}},
+      {.expression = "alibi(max_exponent=12, learn=true)", .trained = true},
+      {.expression = "t5(buckets=8, max_distance=16)", .trained = true},
+      {.expression = "t5(buckets=12, max_distance=20, bidirectional=true)", .trained = true},
+      {.expression = "t5(buckets=8, max_distance=8, far=wrap)", .trained = true},
+      {.expression = "t5(buckets=8, max_distance=16, far=log)", .trained = true},
+      {.expression = "kerple", .trained = true},
+      {.expression = "kerple(kind=power)", .trained = true},
+      {.expression = "sandwich(width=16)"},
+      {.expression = "fire(hidden=4, length=6)", .trained = true, .relative = false},
+      {.expression = "cope(length=4)", .trained = true, .needs_causal = true},
+      {.expression = "txl", .trained = true},
+      {.expression = "txl(order=interleaved)", .head_dim = 6, .trained = true},
+
+      {.expression = "rope + alibi"},
+      {.expression = "rope + logn", .relative = false},
+      {.expression = "rope + t5(buckets=8, max_distance=16) + t5(buckets=4, max_distance=8)", .trained = true},
+      {.expression = "rope + cope(length=4)", .trained = true, .needs_causal = true},
+      {.expression = "rope(dim=4) + rope(base=100, dim=4, part=suffix)"},
+      {.expression = "rope(allow=absolute) + sinusoidal", .relative = false, .absolute = true},
+      {.expression = "dynamic(rope, factor=2) + kerple", .trained = true, .relative = false, .length_dependent = true},
+      {.expression = "heads(t5(buckets=8, max_distance=16) * 2, xpos(scale_base=16) * 2)",
+       .trained = true,
+       .heads = {{4, 4}, {4, 2}}},
+      {.expression = "heads(cope(length=4) * 2, rope + alibi * 4)",
+       .trained = true,
+       .needs_causal = true,
+       .heads = {{6, 3}}},
+      {.expression = "layers(rope, fire(hidden=4, length=6) * 2)", .trained = true, .relative = false},
+  };
+  return table;
+}
+
+std::ostream& operator<<(std::ostream& out, const EncodingCase& one) {
+  out << one.expression << ", head_dim " << one.head_dim << ", axes " << one.axes;
+  if (one.trained) out << ", trained";
+  out << (one.relative ? ", relative" : ", not relative");
+  if (one.length_dependent) out << ", length-dependent";
+  if (one.absolute) out << ", absolute";
+  if (one.needs_causal) out << ", causal only";
+  out << ", positions to " << one.farthest << ", heads";
+  for (const HeadCounts& counts : one.heads) out << ' ' << counts.heads << ':' << counts.kv_heads;
+  return out;
+}
+
+}  // namespace torsor::attention_test

@@ -1,0 +1,148 @@
+#include "tests/attention/definition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace torsor::attention_test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<std::int64_t> plain_integers(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const at::Tensor flat = tensor.to(at::kLong).contiguous();
+  return {flat.const_data_ptr<std::int64_t>(), flat.const_data_ptr<std::int64_t>() + flat.numel()};
+}
+
+std::int64_t length_of(const PlainCall& call, std::int64_t b) {
+  return call.lengths.empty() ? call.keys : call.lengths[static_cast<std::size_t>(b)];
+}
+
+/// T of the query's document: its largest key position plus 1.
+double document_length(const PlainCall& call, std::int64_t b, std::int64_t i) {
+  double length = -kInfinity;
+  for (std::int64_t j = 0; j < length_of(call, b); ++j) {
+    if (!call.key_documents.empty()) {
+      const std::int64_t document = call.key_documents[static_cast<std::size_t>(b * call.keys + j)];
+      if (document == -1 || document != call.query_documents[static_cast<std::size_t>(b * call.queries + i)]) continue;
+    }
+    for (std::int64_t axis = 0; axis < call.axes; ++axis)
+      length =
+          std::max(length, call.key_positions[static_cast<std::size_t>((b * call.keys + j) * call.axes + axis)] + 1);
+  }
+  return length;
+}
+
+}  // namespace
+
+std::vector<double> plain_values(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().to(at::kDouble).contiguous();
+  return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
+}
+
+PlainCall plain_call(const Encoding& of_layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttendOptions& options) {
+  PlainCall call;
+  call.encoding = &of_layer;
+  call.layer = options.layer;
+  call.rows = q.size(0), call.heads = q.size(1), call.queries = q.size(2), call.head_dim = q.size(3);
+  call.key_heads = k.size(1), call.keys = k.size(2), call.value_dim = v.size(3);
+  call.axes = options.positions.size(2);
+  call.q = plain_values(q), call.k = plain_values(k), call.v = plain_values(v);
+  call.query_positions = plain_values(options.query_positions);
+  call.key_positions = plain_values(options.positions);
+  call.query_documents = plain_integers(options.query_documents);
+  call.key_documents = plain_integers(options.documents);
+  call.lengths = plain_integers(options.key_lengths);
+  call.offsets = plain_integers(options.query_offsets);
+  call.causal = options.causal;
+  call.window = options.window;
+  call.scale = options.scale.value_or(of_layer.softmax_factor() / std::sqrt(static_cast<double>(call.head_dim)));
+  for (const auto& [name, tensor] : options.parameters) call.parameters[name] = plain_values(tensor);
+  return call;
+}
+
+bool plain_visible(const PlainCall& call, std::int64_t b, std::int64_t i, std::int64_t j) {
+  if (j >= length_of(call, b)) return false;
+  const std::int64_t own =
+      i + (call.offsets.empty() ? length_of(call, b) - call.queries : call.offsets[static_cast<std::size_t>(b)]);
+  if (call.causal && j > own) return false;
+  if (call.window && std::abs(own - j) >= *call.window) return false;
+  if (call.key_documents.empty()) return true;
+  const std::int64_t document = call.query_documents[static_cast<std::size_t>(b * call.queries + i)];
+  return document != -1 && document == call.key_documents[static_cast<std::size_t>(b * call.keys + j)];
+}
+
+PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::int64_t i) {
+  const std::int64_t key_head = h / (call.heads / call.key_heads);
+  PlainPair pair;
+  pair.q = call.q.data() + ((b * call.heads + h) * call.queries + i) * call.head_dim;
+  pair.pq = call.query_positions.data() + (b * call.queries + i) * call.axes;
+  pair.head = h;
+  pair.layer = call.layer;
+  pair.length = document_length(call, b, i);
+  pair.scale = call.scale;
+  const double factor = call.encoding->define_query_factor(pair.pq, h, call.layer);
+  std::vector<std::int64_t> seen;
+  std::vector<double> logits;
+  for (std::int64_t j = 0; j < call.keys; ++j) {
+    if (!plain_visible(call, b, i, j)) continue;
+    pair.k = call.k.data() + ((b * call.key_heads + key_head) * call.keys + j) * call.head_dim;
+    pair.pk = call.key_positions.data() + (b * call.keys + j) * call.axes;
+    seen.push_back(j);
+    logits.push_back(call.scale * factor * call.encoding->define_product(pair, call.parameters) +
+                     call.encoding->define_bias(pair, call.parameters) + (call.extra ? call.extra(b, h, i, j) : 0));
+  }
+  call.encoding->define_row(logits, pair.q, h, call.layer, call.parameters);
+
+  PlainRow row;
+  row.out.assign(static_cast<std::size_t>(call.value_dim), 0.0);
+  row.weights.assign(static_cast<std::size_t>(call.keys), 0.0);
+  row.lse = -kInfinity;
+  if (seen.empty()) return row;
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - largest);
+  row.lse = largest + std::log(sum);
+  for (std::size_t s = 0; s < seen.size(); ++s) {
+    const double weight = std::exp(logits[s] - row.lse);
+    row.weights[static_cast<std::size_t>(seen[s])] = weight;
+    const double* value = call.v.data() + ((b * call.key_heads + key_head) * call.keys + seen[s]) * call.value_dim;
+    for (std::size_t c = 0; c < row.out.size(); ++c) row.out[c] += weight * value[c];
+  }
+  return row;
+}
+
+PlainResult plain_attention_of(const PlainCall& call) {
+  PlainResult result;
+  result.out = at::zeros({call.rows, call.heads, call.queries, call.value_dim}, at::kDouble);
+  result.lse = at::zeros({call.rows, call.heads, call.queries}, at::kDouble);
+  double* out = result.out.data_ptr<double>();
+  double* lse = result.lse.data_ptr<double>();
+  for (std::int64_t b = 0; b < call.rows; ++b)
+    for (std::int64_t h = 0; h < call.heads; ++h)
+      for (std::int64_t i = 0; i < call.queries; ++i) {
+        const PlainRow row = plain_row(call, b, h, i);
+        out = std::copy(row.out.begin(), row.out.end(), out);
+        *lse++ = row.lse;
+      }
+  return result;
+}
+
+Extent everything(const PlainCall& call) { return {0, call.rows, 0, call.heads, 0, call.queries}; }
+
+double plain_loss(const PlainCall& call, const std::vector<double>& grad_out, const Extent& extent) {
+  double loss = 0;
+  for (std::int64_t b = extent.b0; b < extent.b1; ++b)
+    for (std::int64_t h = extent.h0; h < extent.h1; ++h)
+      for (std::int64_t i = extent.i0; i < extent.i1; ++i) {
+        const PlainRow row = plain_row(call, b, h, i);
+        const std::size_t at = static_cast<std::size_t>(((b * call.heads + h) * call.queries + i) * call.value_dim);
+        for (std::size_t c = 0; c < row.out.size(); ++c) loss += grad_out[at + c] * row.out[c];
+      }
+  return loss;
+}
+
+}  // namespace torsor::attention_test
