@@ -89,10 +89,21 @@ class Parts : public Encoding {
     return shifted<Decay>([](const Encoding& one) { return one.decays(); });
   }
 
+  // The factor that all heads share; softmax_factors() holds those of a mixture.
   double softmax_factor() const override {
-    double factor = 1;
-    for (const Part& part : parts_) factor *= part.encoding->softmax_factor();
-    return factor;
+    const std::vector<double> factors = softmax_factors();
+    const bool alike = std::equal(factors.begin() + 1, factors.end(), factors.begin());
+    return alike ? factors.front() : 1;
+  }
+
+  std::vector<double> softmax_factors() const override {
+    std::vector<double> factors(static_cast<std::size_t>(dimensions_.heads), 1.0);
+    for (const Part& part : parts_) {
+      const std::vector<double> own = part.encoding->softmax_factors();
+      for (std::size_t head = 0; head < own.size(); ++head)
+        factors[static_cast<std::size_t>(part.first_head) + head] *= own[head];
+    }
+    return factors;
   }
 
   std::vector<LogitScale> logit_scales(const Question& question) const override {
