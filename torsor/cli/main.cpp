@@ -37,6 +37,17 @@ void on_interrupt(int) {
   if (stop_requested.exchange(true)) _exit(kStopped);
 }
 
+/// What was wrong with the command line. The parser asks for a sub-command where one was misspelt.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = app.remaining();
+  if (!app.get_subcommands().empty() || rest.empty()) return std::string(error.what()) + "; see torsor --help";
+  if (rest.front().rfind('-', 0) == 0) return str("unknown option '", rest.front(), "'; see torsor --help");
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  return str("unknown command '", rest.front(), "'; there are ", names);
+}
+
 /// The first line of a message, so that a failure is one line whatever a library wrote.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -69,7 +80,7 @@ int run(int argc, char** argv) {
     app.exit(asked);  // --help and --version print and end well
     return kDone;
   } catch (const CLI::ParseError& error) {
-    return complain(std::string(error.what()) + "; see torsor --help", kUsage);
+    return complain(usage_message(app, error), kUsage);
   }
   common.seed_given = seed->count() > 0;
   if (common.threads > 0) at::set_num_threads(common.threads);
