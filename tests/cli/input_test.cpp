@@ -6,10 +6,28 @@
 namespace torsor::testing {
 namespace {
 
-std::vector<std::string> tiny_compare(const TestFolder& folder, const std::string& out, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments = {"compare", "--encodings", "none; rope", "--model", put_tiny_model(folder), "--length", "16",
-                                        "--eval-lengths", "16,32", "--seeds", "0", "--steps", "2", "--batch", "2",
-                                        "--threads", "1", "--quiet", "--out", folder / out};
+std::vector<std::string> tiny_compare(const TestFolder& folder, const std::string& out,
+                                      const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"compare",
+                                        "--encodings",
+                                        "none; rope",
+                                        "--model",
+                                        put_tiny_model(folder),
+                                        "--length",
+                                        "16",
+                                        "--eval-lengths",
+                                        "16,32",
+                                        "--seeds",
+                                        "0",
+                                        "--steps",
+                                        "2",
+                                        "--batch",
+                                        "2",
+                                        "--threads",
+                                        "1",
+                                        "--quiet",
+                                        "--out",
+                                        folder / out};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -22,7 +40,9 @@ TEST(CliInput, TextsThatCannotBeTrainedOn) {
   expect_refusal(compare(empty), 1, {"empty"});
   expect_refusal(compare(short_text), 1, {"tokens"});
   const std::vector<std::string> train = {"train", "--encoding", "rope", "--quiet", "--out", folder / "o", "--text"};
-  for (const auto& [text, part] : {std::pair<std::string, std::string>{folder / "missing.txt", "missing.txt"}, {empty, "empty"}, {short_text, "129"}}) {
+  for (const auto& [text, part] : {std::pair<std::string, std::string>{folder / "missing.txt", "missing.txt"},
+                                   {empty, "empty"},
+                                   {short_text, "129"}}) {
     std::vector<std::string> arguments = train;
     arguments.push_back(text);
     expect_refusal(run(arguments), 1, {part});
@@ -37,11 +57,13 @@ TEST(CliInput, ExpressionsAndOptionsThatMeanNothing) {
     std::vector<std::string> arguments;
     std::vector<std::string> parts;
   };
-  const std::string odd = folder.put("odd.json", R"({"width": 10, "heads": 4})"), unknown = folder.put("unknown.json", R"({"widht": 16})");
+  const std::string odd = folder.put("odd.json", R"({"width": 10, "heads": 4})"),
+                    unknown = folder.put("unknown.json", R"({"widht": 16})");
   for (const Case& one : {
            Case{{"compare", "--encodings", "roep", "--text", text, "--out", folder / "o"}, {"roep", "rope"}},
            Case{{"compare", "--encodings", " ; ", "--text", text, "--out", folder / "o"}, {"no encoding"}},
-           Case{{"compare", "--encodings", "yarn(rope, factr=4)", "--text", text, "--out", folder / "o"}, {"factr", "factor"}},
+           Case{{"compare", "--encodings", "yarn(rope, factr=4)", "--text", text, "--out", folder / "o"},
+                {"factr", "factor"}},
            Case{{"compare", "--text", text, "--model", odd, "--out", folder / "o"}, {"width 10", "heads 4"}},
            Case{{"compare", "--text", text, "--model", unknown, "--out", folder / "o"}, {"unknown.json", "widht"}},
            Case{{"compare", "--text", text, "--profile", "fast", "--out", folder / "o"}, {"fast", "quick"}},
@@ -75,13 +97,18 @@ TEST(CliInput, FilesThatAreNotWhatTheyShouldBe) {
   const std::string text = folder.put("book.txt", tiny_text(4000)), broken = folder.put("broken.json", "{");
   expect_refusal(run({"compare", "--text", text, "--model", broken, "--out", folder / "o"}), 1, {"broken.json"});
   expect_refusal(run({"compare", "--from", broken, "--out", folder / "o"}), 1, {"broken.json"});
-  expect_refusal(run({"compare", "--from", folder.put("list.json", "[1]"), "--out", folder / "o"}), 1, {"list.json", "config"});
-  expect_refusal(run({"compare", "--from", folder.put("part.json", R"({"config": {"encodings": ["rope"]}})"), "--out", folder / "o"}), 1,
-                 {"part.json", "task"});
+  expect_refusal(run({"compare", "--from", folder.put("list.json", "[1]"), "--out", folder / "o"}), 1,
+                 {"list.json", "config"});
+  expect_refusal(run({"compare", "--from", folder.put("part.json", R"({"config": {"encodings": ["rope"]}})"), "--out",
+                      folder / "o"}),
+                 1, {"part.json", "task"});
   expect_refusal(run({"check", broken}), 1, {"broken.json"});
   expect_refusal(run({"check", folder / "missing.json"}), 1, {"missing.json"});
-  expect_refusal(run({"record", folder.put("other.json", R"({"format": "other"})")}), 1, {"other.json", "torsor-conformance-1"});
-  expect_refusal(run({"train", "--encoding", "rope", "--tokens", folder.put("odd.bin", "abc"), "--quiet", "--out", folder / "o"}), 1, {"odd.bin"});
+  expect_refusal(run({"record", folder.put("other.json", R"({"format": "other"})")}), 1,
+                 {"other.json", "torsor-conformance-1"});
+  expect_refusal(
+      run({"train", "--encoding", "rope", "--tokens", folder.put("odd.bin", "abc"), "--quiet", "--out", folder / "o"}),
+      1, {"odd.bin"});
   EXPECT_FALSE(std::filesystem::exists(folder / "o"));
 }
 
@@ -94,7 +121,8 @@ TEST(CliInput, CheckpointsThatAreDamaged) {
   const Ran sound = eval(folder / "run");
   ASSERT_EQ(sound.code, 0) << sound;
 
-  const auto damaged = [&](const std::string& new_config, const std::string& new_weights, const std::vector<std::string>& parts) {
+  const auto damaged = [&](const std::string& new_config, const std::string& new_weights,
+                           const std::vector<std::string>& parts) {
     SCOPED_TRACE(parts.back());
     std::filesystem::create_directories(folder / "damaged");
     folder.put("damaged/config.json", new_config);
@@ -132,8 +160,10 @@ TEST(CliInput, CheckpointsThatAreDamaged) {
     if (at != std::string::npos) bytes.replace(at, from.size(), to);
     return bytes;
   };
-  damaged(config, replaced("model.norm.weight", "model.norm.wright"), {"model.safetensors", "model.norm.weight", "missing"});
-  damaged(config, replaced("[256,16]", "[16,256]"), {"model.safetensors", "model.embed_tokens.weight", "[256, 16]", "[16, 256]"});
+  damaged(config, replaced("model.norm.weight", "model.norm.wright"),
+          {"model.safetensors", "model.norm.weight", "missing"});
+  damaged(config, replaced("[256,16]", "[16,256]"),
+          {"model.safetensors", "model.embed_tokens.weight", "[256, 16]", "[16, 256]"});
   damaged(config, replaced("\"F32\"", "\"I32\""), {"model.safetensors", "real numbers"});
 
   expect_refusal(eval(folder / "nowhere"), 1, {"nowhere/config.json"});
@@ -146,7 +176,8 @@ TEST(CliInput, CheckpointsThatAreDamaged) {
   folder.put("run/state.safetensors", state.substr(0, state.size() - 9));
   expect_refusal(run(tiny_train(folder, "run", {"--steps", "1", "--resume"})), 1, {"state.safetensors"});
   folder.put("run/state.safetensors", state);
-  expect_refusal(run(tiny_train(folder, "run", {"--steps", "2", "--resume"})), 1, {"state.safetensors", "steps is 1 there and 2 here"});
+  expect_refusal(run(tiny_train(folder, "run", {"--steps", "2", "--resume"})), 1,
+                 {"state.safetensors", "steps is 1 there and 2 here"});
 }
 
 TEST(CliInput, WhatExistsIsNotOverwrittenUnasked) {
@@ -165,7 +196,8 @@ TEST(CliInput, WhatExistsIsNotOverwrittenUnasked) {
   EXPECT_NE(slurp(folder / "run/model.safetensors"), weights);
 
   const std::string logits = folder.put("logits.safetensors", "mine");
-  expect_refusal(run({"eval", folder / "run", "--text", folder / "book.txt", "--dump-logits", logits}), 1, {"logits.safetensors", "--force"});
+  expect_refusal(run({"eval", folder / "run", "--text", folder / "book.txt", "--dump-logits", logits}), 1,
+                 {"logits.safetensors", "--force"});
   EXPECT_EQ(slurp(logits), "mine");
 }
 
@@ -179,7 +211,8 @@ TEST(CliInput, DisksThatAreFullAndFoldersThatCannotBe) {
 
   Surroundings full;
   full.file_limit = 8000;  // less than the weights
-  expect_refusal(run(tiny_train(folder, "full", {"--steps", "1"}), full), 1, {"full/state.safetensors", "File too large"});
+  expect_refusal(run(tiny_train(folder, "full", {"--steps", "1"}), full), 1,
+                 {"full/state.safetensors", "File too large"});
   for (const auto& entry : std::filesystem::directory_iterator(folder / "full"))
     EXPECT_FALSE(contains(entry.path().filename(), "tmp")) << entry.path();
   EXPECT_FALSE(std::filesystem::exists(folder / "full/config.json"));

@@ -21,7 +21,8 @@ std::string temporary_file() {
 }
 
 // Only what may be called between fork and exec.
-[[noreturn]] void become(const char* program, char* const* arguments, const Surroundings& surroundings, const char* out, const char* err) {
+[[noreturn]] void become(const char* program, char* const* arguments, const Surroundings& surroundings, const char* out,
+                         const char* err) {
   const auto redirect = [](int to, const char* path, int flags) {
     const int descriptor = ::open(path, flags);
     if (descriptor < 0 || ::dup2(descriptor, to) < 0) ::_exit(125);
@@ -50,7 +51,8 @@ std::vector<std::string> Ran::err_lines() const {
 }
 
 std::ostream& operator<<(std::ostream& stream, const Ran& ran) {
-  return stream << "exit " << ran.code << " signal " << ran.signal << "\nout: " << ran.out.substr(0, 2000) << "\nerr: " << ran.err.substr(0, 2000);
+  return stream << "exit " << ran.code << " signal " << ran.signal << "\nout: " << ran.out.substr(0, 2000)
+                << "\nerr: " << ran.err.substr(0, 2000);
 }
 
 Program::Program(const std::vector<std::string>& arguments, const Surroundings& surroundings)
@@ -94,8 +96,10 @@ bool Program::wait_until(const std::function<bool()>& enough) {
 
 Ran Program::finish() {
   while (!ended_)
-    if (::waitpid(process_, &status_, 0) == process_) ended_ = true;
-    else if (errno != EINTR) throw std::runtime_error("cannot wait for the program");
+    if (::waitpid(process_, &status_, 0) == process_)
+      ended_ = true;
+    else if (errno != EINTR)
+      throw std::runtime_error("cannot wait for the program");
   Ran ran;
   if (WIFEXITED(status_)) ran.code = WEXITSTATUS(status_);
   if (WIFSIGNALED(status_)) ran.signal = WTERMSIG(status_);
@@ -156,10 +160,26 @@ std::string put_tiny_model(const TestFolder& folder) {
   return folder.put("tiny.json", R"({"width": 16, "layers": 1, "heads": 2})");
 }
 
-std::vector<std::string> tiny_train(const TestFolder& folder, const std::string& out, const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {
-      "train",  "--encoding", "rope + t5", "--text",  folder.put("book.txt", tiny_text(4000)), "--model",
-      put_tiny_model(folder), "--length", "16", "--batch", "2", "--warmup", "2", "--threads", "1", "--quiet", "--out", folder / out};
+std::vector<std::string> tiny_train(const TestFolder& folder, const std::string& out,
+                                    const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"train",
+                                        "--encoding",
+                                        "rope + t5",
+                                        "--text",
+                                        folder.put("book.txt", tiny_text(4000)),
+                                        "--model",
+                                        put_tiny_model(folder),
+                                        "--length",
+                                        "16",
+                                        "--batch",
+                                        "2",
+                                        "--warmup",
+                                        "2",
+                                        "--threads",
+                                        "1",
+                                        "--quiet",
+                                        "--out",
+                                        folder / out};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }

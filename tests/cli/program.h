@@ -17,8 +17,8 @@ namespace torsor::testing {
 
 /// How a process ended and what it wrote.
 struct Ran {
-  int code = -1;    ///< exit code; -1 when a signal ended it
-  int signal = 0;   ///< that signal
+  int code = -1;   ///< exit code; -1 when a signal ended it
+  int signal = 0;  ///< that signal
   std::string out;
   std::string err;
 
@@ -30,9 +30,9 @@ struct Ran {
 std::ostream& operator<<(std::ostream& stream, const Ran& ran);
 
 struct Surroundings {
-  std::string folder;             ///< where the program runs; empty = here
-  std::uint64_t file_limit = 0;   ///< no file may grow beyond these bytes (0 = any size): a full disk
-  std::string out;                ///< standard output goes to this file instead
+  std::string folder;            ///< where the program runs; empty = here
+  std::uint64_t file_limit = 0;  ///< no file may grow beyond these bytes (0 = any size): a full disk
+  std::string out;               ///< standard output goes to this file instead
 };
 
 /// A running program.
@@ -70,6 +70,7 @@ std::vector<Json> read_lines(const std::string& log);
 /// Arguments of a run of a tiny model: `train`, a text, sizes.
 std::string tiny_text(std::size_t bytes);
 std::string put_tiny_model(const TestFolder& folder);
-std::vector<std::string> tiny_train(const TestFolder& folder, const std::string& out, const std::vector<std::string>& more = {});
+std::vector<std::string> tiny_train(const TestFolder& folder, const std::string& out,
+                                    const std::vector<std::string>& more = {});
 
 }  // namespace torsor::testing

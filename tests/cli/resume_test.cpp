@@ -82,8 +82,10 @@ TEST(CliResume, TrainKilledAtTwentyRandomMomentsEndsWithTheSameBytes) {
     }
     program.send(SIGKILL);
     const Ran ran = program.finish();
-    if (ran.signal == SIGKILL) ++kills;
-    else take_result(ran);
+    if (ran.signal == SIGKILL)
+      ++kills;
+    else
+      take_result(ran);
   }
   take_result(run(arguments));
   EXPECT_GE(finished, 1);
@@ -132,24 +134,33 @@ TEST(CliResume, TheSameThreadsGiveTheSameBits) {
     };
     train(str("a", threads));
     train(str("b", threads));
-    EXPECT_EQ(slurp(folder / str("a", threads, "/model.safetensors")), slurp(folder / str("b", threads, "/model.safetensors"))) << threads;
-    EXPECT_EQ(losses_of(folder / str("a", threads, "/log.jsonl")), losses_of(folder / str("b", threads, "/log.jsonl"))) << threads;
+    EXPECT_EQ(slurp(folder / str("a", threads, "/model.safetensors")),
+              slurp(folder / str("b", threads, "/model.safetensors")))
+        << threads;
+    EXPECT_EQ(losses_of(folder / str("a", threads, "/log.jsonl")), losses_of(folder / str("b", threads, "/log.jsonl")))
+        << threads;
   }
 }
 
 Json only_losses(const Json& results) {
   Json losses = Json::array();
   for (const Json& one : results.at("runs"))
-    losses.push_back({one.at("encoding"), one.at("seed"), one.at("status"), one.at("train").at("losses"), one.at("eval")});
+    losses.push_back(
+        {one.at("encoding"), one.at("seed"), one.at("status"), one.at("train").at("losses"), one.at("eval")});
   return losses;
 }
 
 TEST(CliResume, ComparePrintsOneDocumentAndFromRepeatsIt) {
   const TestFolder folder;
   const std::string text = folder.put("book.txt", tiny_text(4000));
-  const Ran first = run({"compare", "--encodings", "none; rope", "--encodings", "learned", "--text", text, "--model",
-                         put_tiny_model(folder), "--length", "16", "--eval-lengths", "16,32", "--seeds", "0,1", "--steps", "3",
-                         "--batch", "2", "--threads", "1", "--json", "--out", folder / "first"});
+  const Ran first = run({"compare",     "--encodings", "none; rope",
+                         "--encodings", "learned",     "--text",
+                         text,          "--model",     put_tiny_model(folder),
+                         "--length",    "16",          "--eval-lengths",
+                         "16,32",       "--seeds",     "0,1",
+                         "--steps",     "3",           "--batch",
+                         "2",           "--threads",   "1",
+                         "--json",      "--out",       folder / "first"});
   ASSERT_EQ(first.code, 0) << first;
   const Json document = parse_json(first.out, "standard output");  // refuses anything after the document
   EXPECT_EQ(document.at("format"), "torsor-results-1");
@@ -157,7 +168,8 @@ TEST(CliResume, ComparePrintsOneDocumentAndFromRepeatsIt) {
   EXPECT_FALSE(document.at("summary").empty());
   EXPECT_FALSE(document.at("verdict").empty());
   EXPECT_EQ(document, read_json(folder / "first/results.json"));
-  for (const char* name : {"results.csv", "report.html"}) EXPECT_FALSE(slurp(folder / "first" + ("/" + std::string(name))).empty());
+  for (const char* name : {"results.csv", "report.html"})
+    EXPECT_FALSE(slurp(folder / "first" + ("/" + std::string(name))).empty());
   EXPECT_FALSE(first.err.empty());  // messages go there
 
   const std::string results = folder / "first/results.json", before = slurp(results);
@@ -175,9 +187,28 @@ TEST(CliResume, ComparePrintsOneDocumentAndFromRepeatsIt) {
 TEST(CliResume, CompareStoppedByCtrlCGoesOnToTheSameResults) {
   const TestFolder folder;
   const auto arguments = [&](const std::string& out, bool resume) {
-    std::vector<std::string> words = {"compare", "--encodings", "none; rope; alibi", "--text", folder.put("book.txt", tiny_text(4000)),
-                                      "--model", put_tiny_model(folder), "--length", "16", "--eval-lengths", "16,32", "--seeds", "0",
-                                      "--steps", "120", "--batch", "2", "--threads", "1", "--quiet", "--out", folder / out};
+    std::vector<std::string> words = {"compare",
+                                      "--encodings",
+                                      "none; rope; alibi",
+                                      "--text",
+                                      folder.put("book.txt", tiny_text(4000)),
+                                      "--model",
+                                      put_tiny_model(folder),
+                                      "--length",
+                                      "16",
+                                      "--eval-lengths",
+                                      "16,32",
+                                      "--seeds",
+                                      "0",
+                                      "--steps",
+                                      "120",
+                                      "--batch",
+                                      "2",
+                                      "--threads",
+                                      "1",
+                                      "--quiet",
+                                      "--out",
+                                      folder / out};
     if (resume) words.push_back("--resume");
     return words;
   };
@@ -200,7 +231,8 @@ TEST(CliResume, CompareStoppedByCtrlCGoesOnToTheSameResults) {
   expect_refusal(ran, 130, {"--resume", "stopped"});
   ASSERT_EQ(run(arguments("stopped", true)).code, 0);
   EXPECT_EQ(some_log("stopped"), 360u);
-  EXPECT_EQ(only_losses(read_json(folder / "stopped/results.json")), only_losses(read_json(folder / "undisturbed/results.json")));
+  EXPECT_EQ(only_losses(read_json(folder / "stopped/results.json")),
+            only_losses(read_json(folder / "undisturbed/results.json")));
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ TEST_F(LabCompare, OneRunAnEncodingAndSeedOnTheSameBatches) {
     EXPECT_EQ(rope.at("train").at("losses"), same.at("train").at("losses"));
     EXPECT_EQ(rope.at("eval"), same.at("eval"));
     EXPECT_NE(rope.at("train").at("losses"), run_of(document, "none", seed).at("train").at("losses"));
-    EXPECT_EQ(run_of(document, "learned", seed).at("parameters").get<int>(), rope.at("parameters").get<int>() + 16 * 16);
+    EXPECT_EQ(run_of(document, "learned", seed).at("parameters").get<int>(),
+              rope.at("parameters").get<int>() + 16 * 16);
   }
   EXPECT_NE(run_of(document, "rope", 0).at("train").at("losses"), run_of(document, "rope", 1).at("train").at("losses"));
   EXPECT_EQ(document.at("effects").size(), 4u);
@@ -185,7 +186,8 @@ TEST_F(LabCompare, ResultsAreNotReplacedUnasked) {
   ASSERT_EQ(second.at("runs").size(), 1u);
   EXPECT_EQ(second.at("runs")[0].at("seed"), 3);
   std::size_t folders = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(options.folder + "/runs")) folders += entry.is_directory();
+  for (const auto& entry : std::filesystem::directory_iterator(options.folder + "/runs"))
+    folders += entry.is_directory();
   EXPECT_EQ(folders, 1u);
   // Finished runs are taken as they are, times included.
   options.force = false;
@@ -242,7 +244,8 @@ TEST_F(LabCompare, ALossThatIsNotFiniteFailsItsRunAlone) {
     EXPECT_EQ(run.at("status"), "failed");
     EXPECT_TRUE(contains(run.at("reason"), "step ")) << run.at("reason");
     EXPECT_TRUE(contains(run.at("reason"), "is nan") || contains(run.at("reason"), "is inf") ||
-                contains(run.at("reason"), "finite")) << run.at("reason");
+                contains(run.at("reason"), "finite"))
+        << run.at("reason");
   }
 }
 
@@ -370,7 +373,8 @@ TEST(LabComparePlan, EncodingsAreSplitCheckedAndCountedOnce) {
 
 TEST(LabComparePlan, ProfilesAreWhatTheyAreSaidToBe) {
   const ComparePlan quick = profile_plan("quick");
-  EXPECT_EQ(quick.encodings, (std::vector<std::string>{"none", "sinusoidal", "learned", "rope", "alibi", "t5", "kerple", "fire"}));
+  EXPECT_EQ(quick.encodings,
+            (std::vector<std::string>{"none", "sinusoidal", "learned", "rope", "alibi", "t5", "kerple", "fire"}));
   EXPECT_EQ(quick.run.length, 128);
   EXPECT_EQ(quick.eval_lengths, (std::vector<std::int64_t>{128, 256, 512, 1024, 2048}));
   EXPECT_EQ(quick.seeds, (std::vector<std::int64_t>{0}));

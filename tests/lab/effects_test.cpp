@@ -44,11 +44,12 @@ TEST(LabEffects, AlibiIsItsStraightLines) {
 }
 
 TEST(LabEffects, ATrainedTableIsShownWithItsPresentWeights) {
-  const Decoder model = edited_model(tiny_config("t5(buckets=8, max_distance=16)"), 0, [](const std::string& name, at::Tensor& tensor) {
-    if (name.find("t5.table") == std::string::npos) return;
-    for (std::int64_t bucket = 0; bucket < 8; ++bucket)
-      for (std::int64_t head = 0; head < 2; ++head) tensor[bucket][head] = static_cast<double>(10 * bucket + head);
-  });
+  const Decoder model =
+      edited_model(tiny_config("t5(buckets=8, max_distance=16)"), 0, [](const std::string& name, at::Tensor& tensor) {
+        if (name.find("t5.table") == std::string::npos) return;
+        for (std::int64_t bucket = 0; bucket < 8; ++bucket)
+          for (std::int64_t head = 0; head < 2; ++head) tensor[bucket][head] = static_cast<double>(10 * bucket + head);
+      });
   const Json json = effect_of(model, 64);
   EXPECT_EQ(json.at("kind"), "bias");
   const auto distances = json.at("distances").get<std::vector<double>>();

@@ -29,7 +29,8 @@ at::Tensor direct_losses(const Decoder& model, const EvaluationPlan& plan, std::
   const std::string text = tiny_text(1500);
   for (const Window& window : plan.windows(static_cast<std::size_t>(length))) {
     at::Tensor tokens = at::empty({1, length + 1}, at::kLong);
-    for (std::int64_t i = 0; i <= length; ++i) tokens[0][i] = static_cast<int>(text[window.begin + static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i <= length; ++i)
+      tokens[0][i] = static_cast<int>(text[window.begin + static_cast<std::size_t>(i)]);
     rows.push_back(model.token_losses(tokens).to(at::kDouble));
   }
   return at::cat(rows);
@@ -55,7 +56,8 @@ TEST(LabEvaluate, AModelThatIgnoresContextLosesTheSameAtEveryLength) {
     if (name == "model.embed_tokens.weight") tensor *= 50;
   });
   EXPECT_GT(std::abs(evaluate_lm(attentive, corpus(), plan, 4, at::kFloat).loss -
-                     evaluate_lm(attentive, corpus(), plan, 256, at::kFloat).loss), 1e-4);
+                     evaluate_lm(attentive, corpus(), plan, 256, at::kFloat).loss),
+            1e-4);
 }
 
 TEST(LabEvaluate, AUniformModelLosesLn256) {
@@ -118,7 +120,8 @@ TEST(LabEvaluate, ALearnedTableRefusesPastItsLastRow) {
   EXPECT_EQ(json.at("reason"), beyond.reason);
   for (const char* key : {"loss", "perplexity", "bits_per_byte"}) EXPECT_TRUE(json.at(key).is_null()) << key;
   for (const char* encoding : {"none", "rope", "alibi", "t5", "fire", "sinusoidal"})
-    EXPECT_FALSE(evaluate_lm(Decoder(tiny_config(encoding, 16), 1), corpus(), plan, 32, at::kFloat).refused) << encoding;
+    EXPECT_FALSE(evaluate_lm(Decoder(tiny_config(encoding, 16), 1), corpus(), plan, 32, at::kFloat).refused)
+        << encoding;
 }
 
 TEST(LabEvaluate, APerplexityBeyondDoubleIsNullWithAReason) {

@@ -42,7 +42,8 @@ TEST(LabRun, TensorsOfOneNameAndShapeStartAlikeUnderEveryEncoding) {
   for (const char* encoding : {"learned", "rope", "alibi", "t5", "kerple", "fire", "cope", "rope + t5"}) {
     const auto other = tensors_of(make_model(tiny_plan(encoding), 256));
     for (const auto& [name, tensor] : none) EXPECT_TRUE(at::equal(other.at(name), tensor)) << encoding << " " << name;
-    for (const auto& [name, tensor] : other) EXPECT_TRUE(none.count(name) || contains(name, "position.")) << encoding << " " << name;
+    for (const auto& [name, tensor] : other)
+      EXPECT_TRUE(none.count(name) || contains(name, "position.")) << encoding << " " << name;
   }
   RunPlan reseeded = tiny_plan("none");
   reseeded.seed = 1;
@@ -147,7 +148,8 @@ TEST(LabRun, TypesAreNamed) {
 
 TEST(LabMachine, IsDescribedWithoutNamingIt) {
   const Json machine = describe_machine();
-  for (const char* key : {"processor", "cores", "memory_bytes", "instruction_sets", "system", "libtorch", "torsor", "threads"})
+  for (const char* key :
+       {"processor", "cores", "memory_bytes", "instruction_sets", "system", "libtorch", "torsor", "threads"})
     EXPECT_TRUE(machine.contains(key)) << key;
   EXPECT_EQ(machine.size(), 8u);
   EXPECT_NE(machine.at("torsor"), "unknown");
@@ -156,7 +158,10 @@ TEST(LabMachine, IsDescribedWithoutNamingIt) {
   reset_peak_memory();
   const std::int64_t before = peak_memory();
   EXPECT_GT(before, 1 << 20);
-  { const std::vector<char> large(std::size_t{64} << 20, 'x'); EXPECT_EQ(large.back(), 'x'); }
+  {
+    const std::vector<char> large(std::size_t{64} << 20, 'x');
+    EXPECT_EQ(large.back(), 'x');
+  }
   EXPECT_GT(peak_memory(), before + (32 << 20));
 }
 
