@@ -1,7 +1,8 @@
 // A short training run for comparisons with the same model elsewhere: prints the losses and the speed, and leaves the
 // first weights and every batch in a safetensors file for the other side to start from.
 //
-//   short_run ENCODING [--steps N] [--batch B] [--length T] [--width C] [--layers L] [--heads H] [--kv-heads K] [--dump FILE]
+//   short_run ENCODING [--steps N] [--batch B] [--length T] [--width C] [--layers L] [--heads H] [--kv-heads K] [--dump
+//   FILE]
 #include <ATen/Parallel.h>
 
 #include <chrono>
@@ -19,7 +20,8 @@ namespace {
 int run(int argc, char** argv) {
   using namespace torsor;
   std::map<std::string, std::string> options;
-  if (argc < 2) throw UsageError("usage: short_run ENCODING [--steps N] [--batch B] [--length T] [--width C] ... [--dump FILE]");
+  if (argc < 2)
+    throw UsageError("usage: short_run ENCODING [--steps N] [--batch B] [--length T] [--width C] ... [--dump FILE]");
   for (int i = 2; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   const auto number = [&](const char* key, std::int64_t fallback) {
     return options.count(key) ? std::stoll(options[key]) : fallback;
@@ -40,14 +42,16 @@ int run(int argc, char** argv) {
   LmData data;
   data.train = generate_corpus(400'000, 0);
   data.sha256 = data.train.sha256();
-  const BatchSampler sampler(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length), plan.seed);
+  const BatchSampler sampler(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
+                             plan.seed);
   Decoder model = make_model(plan, data.train.vocabulary_size);
   if (options.count("--dump")) {
     std::map<std::string, at::Tensor> tensors;
     for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.clone();
     std::vector<at::Tensor> batches;
     for (std::int64_t step = 0; step < plan.steps; ++step)
-      batches.push_back(at::tensor(sampler.at(static_cast<std::uint64_t>(step)).tokens, at::kLong).view({plan.batch, plan.length + 1}));
+      batches.push_back(at::tensor(sampler.at(static_cast<std::uint64_t>(step)).tokens, at::kLong)
+                            .view({plan.batch, plan.length + 1}));
     tensors["batches"] = at::stack(batches);
     save_tensors(options["--dump"], tensors);
   }

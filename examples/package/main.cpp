@@ -6,8 +6,8 @@
 
 int main() {
   try {
-    const auto encoding = torsor::make_encoding(
-        "yarn(rope, factor=4) + alibi", {.heads = 8, .kv_heads = 2, .head_dim = 64, .train_length = 4096});
+    const auto encoding = torsor::make_encoding("yarn(rope, factor=4) + alibi",
+                                                {.heads = 8, .kv_heads = 2, .head_dim = 64, .train_length = 4096});
     const at::Tensor q = at::randn({1, 8, 6, 64}), k = at::randn({1, 2, 6, 64}), v = at::randn({1, 2, 6, 64});
 
     // Positions and documents are data: the second document starts again at 0.
@@ -20,8 +20,11 @@ int main() {
     double worst = 0;
     for (int t = 0; t < 6; ++t) {
       const auto token = [t](const at::Tensor& x) { return x.narrow(2, t, 1); };
-      const at::Tensor step = cache.attend(token(q), token(k), token(v), {.positions = positions.narrow(1, t, 1),
-                                                                          .documents = documents.narrow(1, t, 1)}).out;
+      const at::Tensor step =
+          cache
+              .attend(token(q), token(k), token(v),
+                      {.positions = positions.narrow(1, t, 1), .documents = documents.narrow(1, t, 1)})
+              .out;
       worst = std::max(worst, (step - token(out)).abs().max().item<double>());
     }
     std::cout << "output " << out.sizes() << ", step by step differs by at most " << worst << "\n";

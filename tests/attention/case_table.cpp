@@ -69,6 +69,9 @@ const std::vector<EncodingCase>& case_table() {
        .trained = true,
        .needs_causal = true,
        .heads = {{6, 3}}},
+      {.expression = "heads(yarn(rope(base=50), factor=40, mscale=1, mscale_all_dim=0.5) * 2, txl * 2)",
+       .trained = true,
+       .heads = {{4, 4}, {4, 2}}},
       {.expression = "layers(rope, fire(hidden=4, length=6) * 2)", .trained = true, .relative = false},
   };
   return table;

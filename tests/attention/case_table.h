@@ -28,7 +28,7 @@ struct EncodingCase {
   bool needs_causal = false;      ///< refuses calls without causal order
   double farthest = 2e6;          ///< largest position that it takes
   /// Query and key heads that the expression fits; none of its own, one group, several groups.
-  std::vector<HeadCounts> heads = {{2, 2}, {4, 2}, {3, 1}};
+  std::vector<HeadCounts> heads = {{2, 2}, {4, 2}, {3, 1}, {1, 1}};
 };
 
 /// Model width and training length that every row is made for.

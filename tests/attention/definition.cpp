@@ -59,7 +59,8 @@ PlainCall plain_call(const Encoding& of_layer, const at::Tensor& q, const at::Te
   call.offsets = plain_integers(options.query_offsets);
   call.causal = options.causal;
   call.window = options.window;
-  call.scale = options.scale.value_or(of_layer.softmax_factor() / std::sqrt(static_cast<double>(call.head_dim)));
+  for (const double factor : of_layer.softmax_factors())
+    call.scale.push_back(options.scale.value_or(factor / std::sqrt(static_cast<double>(call.head_dim))));
   for (const auto& [name, tensor] : options.parameters) call.parameters[name] = plain_values(tensor);
   return call;
 }
@@ -83,7 +84,7 @@ PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::i
   pair.head = h;
   pair.layer = call.layer;
   pair.length = document_length(call, b, i);
-  pair.scale = call.scale;
+  pair.scale = call.scale[static_cast<std::size_t>(h)];
   const double factor = call.encoding->define_query_factor(pair.pq, h, call.layer);
   std::vector<std::int64_t> seen;
   std::vector<double> logits;
@@ -92,7 +93,7 @@ PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::i
     pair.k = call.k.data() + ((b * call.key_heads + key_head) * call.keys + j) * call.head_dim;
     pair.pk = call.key_positions.data() + (b * call.keys + j) * call.axes;
     seen.push_back(j);
-    logits.push_back(call.scale * factor * call.encoding->define_product(pair, call.parameters) +
+    logits.push_back(pair.scale * factor * call.encoding->define_product(pair, call.parameters) +
                      call.encoding->define_bias(pair, call.parameters) + (call.extra ? call.extra(b, h, i, j) : 0));
   }
   call.encoding->define_row(logits, pair.q, h, call.layer, call.parameters);

@@ -22,7 +22,7 @@ struct PlainCall {
   std::vector<std::int64_t> lengths, offsets;                ///< (B); empty = none
   bool causal = true;
   std::optional<std::int64_t> window;
-  double scale = 1;
+  std::vector<double> scale;  ///< (Hq)
   PlainParameters parameters;
   /// Added to the logit of (row, head, query, key) where it is set: bias forms that belong to no encoding.
   std::function<double(std::int64_t, std::int64_t, std::int64_t, std::int64_t)> extra;

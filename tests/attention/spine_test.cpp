@@ -258,6 +258,27 @@ TEST(Spine, ALaterTokenNeverChangesAnEarlierAnswer) {
   });
 }
 
+TEST(Spine, HuggingFacePrecisionKeepsItsStepsToo) {
+  int seen = 0;
+  for (const EncodingCase& row : case_table()) {
+    if (row.length_dependent || row.expression.find("rope") == std::string::npos) continue;
+    ++seen;
+    for (const auto& [dtype, bound] : {std::pair{at::kFloat, row_bound(at::kFloat)}, {at::kBFloat16, 8e-3}}) {
+      Setting setting;
+      setting.heads = row.heads.back();
+      setting.dtype = dtype;
+      setting.precision = Precision::HuggingFace;
+      const Subject subject(row, setting);
+      SCOPED_TRACE(subject.name());
+      const Placed placed = subject.place(subject.draw(2, 9), subject.run_of_positions(2, 9, 40));
+      const at::Tensor full = subject.full(placed, Path::Reference);
+      EXPECT_LE(row_error(subject.cached(placed, {1}), full), bound);
+      EXPECT_LE(row_error(subject.cached(placed, {4}), full), bound);
+    }
+  }
+  EXPECT_GE(seen, 20);
+}
+
 TEST(Spine, HeadWidthsAndSingleExtents) {
   int seen = 0;
   std::uint64_t seed = 1;

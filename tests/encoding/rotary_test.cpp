@@ -42,6 +42,8 @@ const Form kForms[] = {
     {"xpos(layout=interleaved, scale_base=64, gamma=0.7, base=100)", 128, 1},
     {"linear(rope(frequencies=proportional, fraction=0.5), factor=3)", 16, 1},
     {"linear(rope(base=[10000, 50]), factor=2.5)", 6, 1},
+    {"linear(rope(learn=true, base=[10000, 50], orientation=minus), factor=2.5)", 6, 1},
+    {"yarn(rope(learn=true, base=[1000, 50]), factor=4)", 64, 1},
     {"ntk(rope(layout=interleaved), factor=4)", 8, 1},
     {"ntk-by-parts(rope(base=[1000, 50]), factor=4)", 128, 1},
     {"dynamic(rope, factor=2)", 8, 1},

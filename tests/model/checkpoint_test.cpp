@@ -33,8 +33,9 @@ std::string failure(const std::string& folder, const std::string& encoding = "")
 
 TEST(Checkpoint, ReadsBackExactly) {
   const testing::TestFolder folder;
-  for (const std::string& encoding : {std::string("rope"), std::string("t5(shared=true) + kerple"), std::string("learned"),
-                                      std::string("layers(rope(base=500), alibi(learn=true))")}) {
+  for (const std::string& encoding :
+       {std::string("rope"), std::string("t5(shared=true) + kerple"), std::string("learned"),
+        std::string("layers(rope(base=500), alibi(learn=true))")}) {
     const std::string path = (folder / "model");
     const Decoder model = small_model(encoding);
     save_checkpoint(path, model, "bytes");
@@ -68,7 +69,8 @@ TEST(Checkpoint, ReadsUnderAnotherExpressionWhenTheTensorsFit) {
   const testing::TestFolder folder;
   save_checkpoint((folder / "a"), small_model("rope"), "bytes");
   EXPECT_EQ(load_checkpoint((folder / "a"), "yarn(rope,factor=2)").model.config().encoding, "yarn(rope, factor=2)");
-  EXPECT_NE(failure((folder / "a"), "t5").find("model.layers.0.self_attn.position.t5.table is missing"), std::string::npos);
+  EXPECT_NE(failure((folder / "a"), "t5").find("model.layers.0.self_attn.position.t5.table is missing"),
+            std::string::npos);
   EXPECT_THROW(load_checkpoint((folder / "a"), "roep"), UsageError);
 }
 
@@ -96,7 +98,8 @@ TEST(Checkpoint, ReportsDamage) {
   json = parse_json(good_config, "test");
   json["model"]["width"] = 32;
   json["model"]["head_dim"] = 8;
-  EXPECT_NE(with_config(json_text(json)).find("model.embed_tokens.weight must have shape [20, 32], found [20, 16]"), std::string::npos);
+  EXPECT_NE(with_config(json_text(json)).find("model.embed_tokens.weight must have shape [20, 32], found [20, 16]"),
+            std::string::npos);
   json["model"]["width"] = -1;
   EXPECT_NE(with_config(json_text(json)).find("width must be at least 1"), std::string::npos);
 

@@ -23,10 +23,27 @@ ModelConfig small(const std::string& encoding) {
 }
 
 const std::vector<std::string>& expressions() {
-  static const std::vector<std::string> all = {
-      "none", "sinusoidal", "learned", "rope", "rope(layout=interleaved, dim=4)", "xpos", "yarn(rope, factor=4)",
-      "llama3(rope)", "rope + logn", "alibi", "t5", "t5(shared=true)", "kerple", "sandwich", "fire", "cope", "txl",
-      "rope + t5", "heads(t5 * 2, alibi * 2)", "layers(rope, none)", "rope(allow=absolute) + learned"};
+  static const std::vector<std::string> all = {"none",
+                                               "sinusoidal",
+                                               "learned",
+                                               "rope",
+                                               "rope(layout=interleaved, dim=4)",
+                                               "xpos",
+                                               "yarn(rope, factor=4)",
+                                               "llama3(rope)",
+                                               "rope + logn",
+                                               "alibi",
+                                               "t5",
+                                               "t5(shared=true)",
+                                               "kerple",
+                                               "sandwich",
+                                               "fire",
+                                               "cope",
+                                               "txl",
+                                               "rope + t5",
+                                               "heads(t5 * 2, alibi * 2)",
+                                               "layers(rope, none)",
+                                               "rope(allow=absolute) + learned"};
   return all;
 }
 
@@ -63,7 +80,8 @@ TEST(Decoder, StepsAndChunksEqualTheFullPass) {
             const std::int64_t count = std::min<std::int64_t>(chunk, 19 - t);
             const at::Tensor part = model.hidden(batch_of(tokens.narrow(1, t, count)), &cache);
             EXPECT_LT(largest_difference(part, full.narrow(1, t, count)), 2e-5)
-                << encoding << " norm " << static_cast<int>(norm) << " window " << window << " chunk " << chunk << " at " << t;
+                << encoding << " norm " << static_cast<int>(norm) << " window " << window << " chunk " << chunk
+                << " at " << t;
           }
         }
       }
@@ -213,16 +231,18 @@ TEST(Decoder, LossesAreThoseOfALogSoftmax) {
   for (std::int64_t b = 0; b < 3; ++b)
     for (std::int64_t t = 0; t < 10; ++t) {
       const at::Tensor row = logits[b][t];
-      const double expected = row.exp().sum().log().item<double>() - row[windows[b][t + 1].item<std::int64_t>()].item<double>();
+      const double expected =
+          row.exp().sum().log().item<double>() - row[windows[b][t + 1].item<std::int64_t>()].item<double>();
       EXPECT_NEAR(losses[b][t].item<double>(), expected, 1e-5);
     }
 }
 
 TEST(Generate, EqualsTheFullPassAtEveryStep) {
   at::NoGradGuard no_grad;
-  for (const std::string& encoding : {std::string("rope"), std::string("alibi"), std::string("cope"),
-                                      std::string("dynamic(rope, factor=2, train_length=8)"),
-                                      std::string("longrope(rope, short=[1, 1, 1, 1], long=[1, 2, 4, 8], train_length=8, factor=4)")}) {
+  for (const std::string& encoding :
+       {std::string("rope"), std::string("alibi"), std::string("cope"),
+        std::string("dynamic(rope, factor=2, train_length=8)"),
+        std::string("longrope(rope, short=[1, 1, 1, 1], long=[1, 2, 4, 8], train_length=8, factor=4)")}) {
     const Decoder model(small(encoding), 4);
     const std::vector<std::vector<std::int64_t>> prompts = {{1, 2, 3}, {4, 5, 6, 7, 8}, {9}};
     GreedyOptions options;
@@ -234,7 +254,8 @@ TEST(Generate, EqualsTheFullPassAtEveryStep) {
         const at::Tensor tokens = at::tensor(text, at::kLong).view({1, -1});
         const at::Tensor logits = model.logits(model.hidden(batch_of(tokens)));
         const std::int64_t next = logits[0][static_cast<std::int64_t>(text.size()) - 1].argmax().item<std::int64_t>();
-        ASSERT_EQ(together.tokens[row][static_cast<std::size_t>(step)], next) << encoding << " row " << row << " step " << step;
+        ASSERT_EQ(together.tokens[row][static_cast<std::size_t>(step)], next)
+            << encoding << " row " << row << " step " << step;
         text.push_back(next);
       }
     }

@@ -111,6 +111,19 @@ at::Tensor move(const at::Tensor& x, const std::vector<Move>& moves, Role role, 
   return clean ? moved : moved.masked_fill(bad, std::numeric_limits<double>::quiet_NaN());
 }
 
+/// A mixture's heads may have softmax factors of their own, beside the one that the scale already holds.
+void add_softmax_factors(std::vector<LogitScale>& scales, const Encoding& encoding, const Question& question) {
+  const std::vector<double> factors = encoding.softmax_factors();
+  const double shared = encoding.softmax_factor();
+  for (std::size_t begin = 0, end = 0; begin < factors.size(); begin = end) {
+    while (end < factors.size() && factors[end] == factors[begin]) ++end;
+    if (factors[begin] == shared) continue;
+    const HeadRange heads{static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)};
+    scales.push_back(
+        {heads, at::full({1, question.query.tokens()}, factors[begin] / shared, question.query.positions.options())});
+  }
+}
+
 }  // namespace
 
 Sides resolve_sides(const at::Tensor& q, const at::Tensor& k, const AttendOptions& options, const Traits& traits) {
@@ -216,23 +229,6 @@ at::Tensor move_keys(const at::Tensor& keys, const Encoding& encoding, const Que
   return move(keys, encoding.moves(question, Role::Key), Role::Key, encoding, options);
 }
 
-namespace {
-
-/// Where heads have different softmax factors, each is a factor on its own heads' products; one that all share is
-/// already in the scale.
-void add_head_factors(const Encoding& encoding, const at::Tensor& q, std::vector<LogitScale>& scales) {
-  const std::vector<double> factors = encoding.softmax_factors();
-  const double shared = encoding.softmax_factor();
-  for (std::size_t head = 0; head < factors.size(); ++head) {
-    if (factors[head] == shared) continue;
-    const std::int64_t first = static_cast<std::int64_t>(head);
-    scales.push_back(
-        {{first, first + 1}, at::full({1, q.size(2)}, factors[head] / shared, q.options().dtype(at::kDouble))});
-  }
-}
-
-}  // namespace
-
 CoreInput ask_for_core(const Encoding& encoding, const Question& question, const at::Tensor& moved_keys,
                        const at::Tensor& values, const AttendOptions& options) {
   CoreInput input;
@@ -241,7 +237,7 @@ CoreInput ask_for_core(const Encoding& encoding, const Question& question, const
   input.v = values;
   input.scale = question.scale;
   input.logit_scales = encoding.logit_scales(question);
-  if (!options.scale) add_head_factors(encoding, question.q, input.logit_scales);
+  if (!options.scale) add_softmax_factors(input.logit_scales, encoding, question);
   input.decays = encoding.decays();
   input.biases = encoding.biases(question);
   input.carried = encoding.carried(question);

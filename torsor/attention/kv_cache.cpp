@@ -163,6 +163,26 @@ Sides KvCache::arriving_sides(const Layer& layer, const at::Tensor& k, const Att
   return resolve_sides(k, k, arriving, traits);
 }
 
+at::Tensor KvCache::asking_positions(const Layer& layer, const at::Tensor& arriving,
+                                     const std::vector<std::int64_t>& counts) const {
+  const std::int64_t tokens = arriving.size(1);
+  if (std::all_of(counts.begin(), counts.end(), [&](std::int64_t count) { return count == tokens; })) return arriving;
+  // Queries past a row's count have no token and no meaning; at the row's newest position they cannot be refused for
+  // it.
+  at::Tensor positions = arriving.clone();
+  for (std::int64_t b = 0; b < options_.batch; ++b) {
+    const std::int64_t count = counts[static_cast<std::size_t>(b)], length = layer.lengths[static_cast<std::size_t>(b)];
+    const at::Tensor further = positions.select(0, b).narrow(0, count, tokens - count);
+    if (count > 0)
+      further.copy_(positions.select(0, b).narrow(0, count - 1, 1).expand_as(further));
+    else if (length > 0)
+      further.copy_(layer.positions.select(0, b).narrow(0, length - 1, 1).expand_as(further));
+    else
+      further.zero_();
+  }
+  return positions;
+}
+
 void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents) {
   const std::int64_t have = layer.keys.defined() ? layer.keys.size(2) : 0;
   if (slots > have) {
@@ -300,11 +320,12 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
   if (!k.defined() || k.dim() != 4 || q.size(2) != k.size(2))
     throw Error(str("cache: q and k must hold the same new tokens, found q ", q.sizes(), ", k ",
                     k.defined() ? str(k.sizes()) : std::string("none")));
-  check_arrival(layer, k, v, options, counts_of(given_counts, options_.batch, k.size(2)));
+  const std::vector<std::int64_t> counts = counts_of(given_counts, options_.batch, k.size(2));
+  check_arrival(layer, k, v, options, counts);
   const std::vector<std::int64_t> before = layer.lengths;
   const NamedTensors state = layer.state;
   AttendOptions reading = options;
-  reading.query_positions = arriving_sides(layer, k, options, {}).key.positions;
+  reading.query_positions = asking_positions(layer, arriving_sides(layer, k, options, {}).key.positions, counts);
   reading.query_documents = options.documents;
   append(k, v, options, given_counts);
   const std::vector<std::int64_t>& after = layer.lengths;

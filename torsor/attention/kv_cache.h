@@ -91,6 +91,8 @@ class KvCache {
   static bool is_empty(const Layer& layer);
   Sides arriving_sides(const Layer& layer, const at::Tensor& k, const AttendOptions& options,
                        const at::Tensor& counts) const;
+  at::Tensor asking_positions(const Layer& layer, const at::Tensor& arriving,
+                              const std::vector<std::int64_t>& counts) const;
   void reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents);
 
   std::shared_ptr<const Encoding> encoding_;

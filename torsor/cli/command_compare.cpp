@@ -39,8 +39,10 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   const std::int64_t generated = plan.data.generated_bytes;
   plan.data = arguments.data;
   plan.data.generated_bytes = generated;
-  if (!arguments.model.empty()) plan.run.model = read_model_file(arguments.model);
-  else plan.run.model.complete();
+  if (!arguments.model.empty())
+    plan.run.model = read_model_file(arguments.model);
+  else
+    plan.run.model.complete();
   if (arguments.length > 0) {
     // Without lengths of its own, an evaluation keeps the profile's multiples of the training length.
     if (arguments.eval_lengths.empty())
@@ -48,8 +50,10 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
     plan.run.length = arguments.length;
   }
   if (!arguments.eval_lengths.empty()) plan.eval_lengths = arguments.eval_lengths;
-  if (!arguments.seeds.empty()) plan.seeds = arguments.seeds;
-  else if (common.seed_given) plan.seeds = {static_cast<std::int64_t>(common.seed)};
+  if (!arguments.seeds.empty())
+    plan.seeds = arguments.seeds;
+  else if (common.seed_given)
+    plan.seeds = {static_cast<std::int64_t>(common.seed)};
   if (arguments.steps > 0) plan.run.steps = arguments.steps;
   if (arguments.batch > 0) plan.run.batch = arguments.batch;
   if (arguments.learning_rate > 0) plan.run.learning_rate = arguments.learning_rate;
@@ -113,8 +117,10 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
       line += str("  ", eval.length, " ");
       std::ostringstream figure;
       figure.precision(3);
-      if (eval.perplexity) figure << *eval.perplexity;
-      else figure << report::status_name(eval.status);
+      if (eval.perplexity)
+        figure << *eval.perplexity;
+      else
+        figure << report::status_name(eval.status);
       line += figure.str();
     }
     say(common, line);
@@ -138,26 +144,32 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
 void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<CompareArguments>();
   CLI::App* command = app.add_subcommand("compare", "train and evaluate the same model under several encodings");
-  command->footer("Example: torsor compare --encodings 'rope; alibi; none' --text book.txt --steps 300 --out my-comparison");
+  command->footer(
+      "Example: torsor compare --encodings 'rope; alibi; none' --text book.txt --steps 300 --out my-comparison");
   command->add_option("--encodings", arguments->encodings, "expressions, separated by ';'")->take_all();
   command->add_option("--task", arguments->task, "what is compared: lm")->capture_default_str();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders (*.txt, *.md) to train on");
-  command->add_option("--valid", arguments->data.valid, "files or folders to evaluate on; left out: a part of the text");
+  command->add_option("--valid", arguments->data.valid,
+                      "files or folders to evaluate on; left out: a part of the text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
-  command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")->check(CLI::IsMember({2, 4}));
+  command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
+      ->check(CLI::IsMember({2, 4}));
   command->add_option("--length", arguments->length, "training length in tokens")->check(CLI::PositiveNumber);
-  command->add_option("--eval-lengths", arguments->eval_lengths, "evaluation lengths, each dividing the largest")->delimiter(',');
+  command->add_option("--eval-lengths", arguments->eval_lengths, "evaluation lengths, each dividing the largest")
+      ->delimiter(',');
   command->add_option("--seeds", arguments->seeds, "seeds, separated by commas")->delimiter(',');
   command->add_option("--steps", arguments->steps, "training steps")->check(CLI::PositiveNumber);
   command->add_option("--batch", arguments->batch, "windows a step")->check(CLI::PositiveNumber);
   command->add_option("--learning-rate", arguments->learning_rate, "peak learning rate")->check(CLI::PositiveNumber);
-  command->add_option("--eval-spans", arguments->eval_spans, "spans of the largest length to score; 0 = all")->check(CLI::NonNegativeNumber);
+  command->add_option("--eval-spans", arguments->eval_spans, "spans of the largest length to score; 0 = all")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--profile", arguments->profile, "quick, standard or full")->capture_default_str();
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--from", arguments->from, "repeat the comparison of a results.json");
   command->add_flag("--resume", arguments->resume, "go on where an earlier call stopped");
-  command->callback([&common, &chosen, arguments] { chosen = [&common, arguments] { return run_command(*arguments, common); }; });
+  command->callback(
+      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_command(*arguments, common); }; });
 }
 
 }  // namespace torsor

@@ -32,8 +32,10 @@ void add_encodings(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("name", *name, "one encoding; left out: all");
   command->callback([&common, &chosen, name] {
     chosen = [&common, name] {
-      if (common.json) std::cout << json_text(name->empty() ? catalogue() : catalogue_entry(*name), 1) << "\n";
-      else std::cout << (name->empty() ? catalogue_text() : catalogue_text(*name));
+      if (common.json)
+        std::cout << json_text(name->empty() ? catalogue() : catalogue_entry(*name), 1) << "\n";
+      else
+        std::cout << (name->empty() ? catalogue_text() : catalogue_text(*name));
       return 0;
     };
   });
@@ -62,8 +64,10 @@ void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--layer", request->layer, "layer, for patterns over the layers")->capture_default_str();
   command->callback([&common, &chosen, request] {
     chosen = [&common, request] {
-      if (common.json) std::cout << json_text(encoding_values(*request)) << "\n";
-      else std::cout << values_text(*request);
+      if (common.json)
+        std::cout << json_text(encoding_values(*request)) << "\n";
+      else
+        std::cout << values_text(*request);
       return 0;
     };
   });
@@ -100,8 +104,8 @@ int run_laws(LawsRequest request, const CommonOptions& common) {
   std::cout << print(parse(request.encoding)) << ": worst error over random cases in float64\n";
   for (const Law& law : laws) {
     const std::string worst = law.worst ? short_number(*law.worst) : "-";
-    std::cout << "  " << std::left << std::setw(13) << law.name << " " << std::setw(14) << verdict(law) << " " << std::setw(9)
-              << worst << " " << law.about << (law.note.empty() ? "" : " (" + law.note + ")") << "\n";
+    std::cout << "  " << std::left << std::setw(13) << law.name << " " << std::setw(14) << verdict(law) << " "
+              << std::setw(9) << worst << " " << law.about << (law.note.empty() ? "" : " (" + law.note + ")") << "\n";
   }
   return broken ? 1 : 0;
 }
@@ -114,11 +118,13 @@ void add_laws(CLI::App& app, CommonOptions& common, Chosen& chosen) {
       "Example: torsor laws 'rope + alibi' --head-dim 32");
   command->add_option("expression", request->encoding, "an encoding")->required();
   command->add_option("--head-dim", request->head_dim, "channels of a head")->capture_default_str();
-  command->add_option("--heads", request->heads, "query heads; left out: what the expression allows")->check(CLI::PositiveNumber);
+  command->add_option("--heads", request->heads, "query heads; left out: what the expression allows")
+      ->check(CLI::PositiveNumber);
   command->add_option("--kv-heads", request->kv_heads, "key heads")->check(CLI::PositiveNumber);
   command->add_option("--train-length", request->train_length, "the model's training length; left out: a short one")
       ->check(CLI::PositiveNumber);
-  command->callback([&common, &chosen, request] { chosen = [&common, request] { return run_laws(*request, common); }; });
+  command->callback(
+      [&common, &chosen, request] { chosen = [&common, request] { return run_laws(*request, common); }; });
 }
 
 // --------------------------------------------------------------------------------------------------------------------
@@ -132,10 +138,14 @@ struct CheckArguments {
 
 const char* status_word(CaseResult::Status status) {
   switch (status) {
-    case CaseResult::Status::Passed: return "pass";
-    case CaseResult::Status::Failed: return "FAIL";
-    case CaseResult::Status::Skipped: return "skip";
-    case CaseResult::Status::NotOnThisPath: return "not on this path";
+    case CaseResult::Status::Passed:
+      return "pass";
+    case CaseResult::Status::Failed:
+      return "FAIL";
+    case CaseResult::Status::Skipped:
+      return "skip";
+    case CaseResult::Status::NotOnThisPath:
+      return "not on this path";
   }
   return "";
 }
@@ -176,8 +186,10 @@ int run_check(const CheckArguments& arguments, const CommonOptions& common) {
       ++counts[result.status];
       if (result.status == Status::Skipped || result.status == Status::NotOnThisPath)
         apart[str(status_word(result.status), ", ", result.reason)].push_back(result.id);
-      if (common.json) cases.push_back(case_to_json(name, c, result));
-      else if (!common.quiet || result.status == Status::Failed) std::cout << case_line(result) << "\n";
+      if (common.json)
+        cases.push_back(case_to_json(name, c, result));
+      else if (!common.quiet || result.status == Status::Failed)
+        std::cout << case_line(result) << "\n";
     }
   }
   const bool cached = path == CheckPath::Step || path == CheckPath::Chunk;
@@ -214,7 +226,8 @@ void add_check(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("files", arguments->files, "conformance files")->required();
   command->add_option("--path", arguments->path, "reference, fused, step or chunk")->capture_default_str();
   command->add_option("--dtype", arguments->dtype, "float64, float32 or bf16")->capture_default_str();
-  command->callback([&common, &chosen, arguments] { chosen = [&common, arguments] { return run_check(*arguments, common); }; });
+  command->callback(
+      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_check(*arguments, common); }; });
 }
 
 // --------------------------------------------------------------------------------------------------------------------

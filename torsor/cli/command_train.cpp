@@ -33,8 +33,10 @@ int run_train(TrainArguments arguments, const CommonOptions& common) {
   plan.encoding = print(parse(arguments.encoding));
   plan.seed = common.seed;
   dtype_named(plan.dtype);
-  if (!arguments.model.empty()) plan.model = read_model_file(arguments.model);
-  else plan.model.complete();
+  if (!arguments.model.empty())
+    plan.model = read_model_file(arguments.model);
+  else
+    plan.model.complete();
   plan.warmup_steps = std::min(plan.warmup_steps, plan.steps);
   if (!common.force) {
     const auto present = [&](const char* name) { return std::filesystem::exists(common.out + "/" + name); };
@@ -128,14 +130,16 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   json["encoding"] = config.encoding;
   json["tokens"] = plan.target_count();
   json["eval"] = Json::array();
-  if (!common.json) std::cout << config.encoding << " on " << plan.target_count() << (bytes ? " bytes" : " tokens") << "\n";
+  if (!common.json)
+    std::cout << config.encoding << " on " << plan.target_count() << (bytes ? " bytes" : " tokens") << "\n";
   for (const std::int64_t length : lengths) {
     const LmEvaluation one = evaluate_lm(loaded.model, corpus, plan, length, dtype_named(arguments.dtype),
                                          [] { return stop_requested.load(); });
     json["eval"].push_back(evaluation_to_json(one, bytes));
     if (common.json) continue;
     std::cout << std::setw(8) << length << "  ";
-    if (one.refused) std::cout << "refused: " << one.reason << "\n";
+    if (one.refused)
+      std::cout << "refused: " << one.reason << "\n";
     else
       std::cout << "loss " << std::setprecision(6) << one.loss << "  perplexity " << std::exp(one.loss)
                 << (bytes ? str("  bits/byte ", one.loss / std::numbers::ln2) : "") << "\n";
@@ -153,20 +157,36 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--encoding", arguments->encoding, "the expression")->required();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders to train on; left out: generated text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
-  command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")->check(CLI::IsMember({2, 4}));
-  command->add_option("--length", arguments->plan.length, "tokens of a window")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--steps", arguments->plan.steps, "training steps")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--batch", arguments->plan.batch, "windows of a micro-batch")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--accumulation", arguments->plan.accumulation, "micro-batches a step")->check(CLI::PositiveNumber);
-  command->add_option("--learning-rate", arguments->plan.learning_rate, "peak learning rate")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--warmup", arguments->plan.warmup_steps, "steps of linear warm-up")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command->add_option("--weight-decay", arguments->plan.weight_decay, "weight decay")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
+      ->check(CLI::IsMember({2, 4}));
+  command->add_option("--length", arguments->plan.length, "tokens of a window")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--steps", arguments->plan.steps, "training steps")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--batch", arguments->plan.batch, "windows of a micro-batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--accumulation", arguments->plan.accumulation, "micro-batches a step")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--learning-rate", arguments->plan.learning_rate, "peak learning rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--warmup", arguments->plan.warmup_steps, "steps of linear warm-up")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--weight-decay", arguments->plan.weight_decay, "weight decay")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->plan.dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--save-every", arguments->save_every, "steps between saved states; 0 = only at the end")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_flag("--resume", arguments->resume, "go on from the folder's saved state");
-  command->callback([&common, &chosen, arguments] { chosen = [&common, arguments] { return run_train(*arguments, common); }; });
+  command->callback(
+      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_train(*arguments, common); }; });
 }
 
 void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
@@ -176,14 +196,19 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint")->required();
   command->add_option("--text", arguments->text, "UTF-8 files or folders");
   command->add_option("--tokens", arguments->tokens, "a headerless file of token ids");
-  command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")->check(CLI::IsMember({2, 4}));
-  command->add_option("--lengths", arguments->lengths, "lengths, each dividing the largest; left out: the training length")->delimiter(',');
+  command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")
+      ->check(CLI::IsMember({2, 4}));
+  command
+      ->add_option("--lengths", arguments->lengths, "lengths, each dividing the largest; left out: the training length")
+      ->delimiter(',');
   command->add_option("--encoding", arguments->encoding, "read the weights under another expression");
   command->add_option("--precision", arguments->precision, "exact or hf");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
-  command->add_option("--spans", arguments->spans, "spans of the largest length to score; 0 = all")->check(CLI::NonNegativeNumber);
+  command->add_option("--spans", arguments->spans, "spans of the largest length to score; 0 = all")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--dump-logits", arguments->dump, "write tokens and logits of the first window as safetensors");
-  command->callback([&common, &chosen, arguments] { chosen = [&common, arguments] { return run_eval(*arguments, common); }; });
+  command->callback(
+      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_eval(*arguments, common); }; });
 }
 
 }  // namespace torsor

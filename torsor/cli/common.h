@@ -13,11 +13,11 @@ namespace torsor {
 
 /// Options that every command takes.
 struct CommonOptions {
-  int threads = 0;         ///< 0 = as many as cores
+  int threads = 0;  ///< 0 = as many as cores
   std::uint64_t seed = 0;
   bool seed_given = false;
   bool quiet = false;
-  bool json = false;       ///< one JSON document on standard output, messages on standard error
+  bool json = false;  ///< one JSON document on standard output, messages on standard error
   std::string out;
   bool force = false;
 };

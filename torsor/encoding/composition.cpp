@@ -284,7 +284,9 @@ class Layers : public Encoding {
     for (const EncodingPointer& one : pattern_) parts.push_back({one, 0});
     return Parts(dimensions_, std::move(parts)).traits();
   }
-  std::vector<ParameterInfo> parameters(std::int64_t layer) const override { return at_layer(layer)->parameters(layer); }
+  std::vector<ParameterInfo> parameters(std::int64_t layer) const override {
+    return at_layer(layer)->parameters(layer);
+  }
   std::vector<std::string> inputs() const override {
     std::set<std::string> all;
     for (const EncodingPointer& one : pattern_)

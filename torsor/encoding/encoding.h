@@ -30,7 +30,8 @@ namespace torsor {
 /// that Hugging Face transformers uses (encodings.md C1), to reproduce a checkpoint bit for bit.
 enum class Precision { Exact, HuggingFace };
 
-/// The encoding does not allow what was asked, and says why: an answer, not a fault (a learned table past its last row).
+/// The encoding does not allow what was asked, and says why: an answer, not a fault (a learned table past its last
+/// row).
 class Refusal : public Error {
  public:
   using Error::Error;
@@ -79,8 +80,8 @@ struct Side {
 
 /// Everything that a question may read. Tensors that were not given are undefined.
 ///
-/// arrive() and moves(Role::Key) are asked about tokens that arrive: `query` and `key` are both their side, and x, k, v,
-/// named and state are theirs. Every other question is asked about queries: x, q, named and state are those of the
+/// arrive() and moves(Role::Key) are asked about tokens that arrive: `query` and `key` are both their side, and x, k,
+/// v, named and state are theirs. Every other question is asked about queries: x, q, named and state are those of the
 /// queries, and what was said of the keys is read from `kept`. A call without a cache asks both in turn.
 struct Question {
   const NamedTensors* parameters = nullptr;  ///< this layer's trained tensors
@@ -89,12 +90,14 @@ struct Question {
   at::Tensor x;        ///< (B, T, C) the block's normalised input
   at::Tensor q, k, v;  ///< (B, H, T, D) after QK-norm, before any move
   Side query, key;     ///< key: every key of the call, cached ones included
-  at::Tensor offsets;  ///< (B) int64, index of a row's first query among its tokens; undefined = length - Tq. own_tokens.h
-  double scale = 1;    ///< the factor on q.k of this call, softmax factor included, before logit_scales()
+  at::Tensor
+      offsets;  ///< (B) int64, index of a row's first query among its tokens; undefined = length - Tq. own_tokens.h
+  double scale = 1;  ///< the factor on q.k of this call, softmax factor included, before logit_scales()
   bool causal = true;
-  const NamedTensors* named = nullptr;  ///< per-token inputs that the encoding declared (tags, sentence ids, links), (B, T, ...)
-  const NamedTensors* kept = nullptr;   ///< what arrive() answered, for every key of the call
-  at::Tensor state;                     ///< (B, Hs, T, 2F) the position state that enters the layer (TAPE)
+  const NamedTensors* named =
+      nullptr;  ///< per-token inputs that the encoding declared (tags, sentence ids, links), (B, T, ...)
+  const NamedTensors* kept = nullptr;  ///< what arrive() answered, for every key of the call
+  at::Tensor state;                    ///< (B, Hs, T, 2F) the position state that enters the layer (TAPE)
 };
 
 /// What a KV cache must keep so that step == full.
@@ -110,13 +113,13 @@ struct CacheContract {
 
 /// What an encoding is and needs, for documentation and checks.
 struct Traits {
-  bool rotates = false;             ///< answers question 2 with planes
-  bool absolute = false;            ///< answers question 1
-  bool relative = true;             ///< unchanged when all positions move by the same amount
-  bool length_dependent = false;    ///< frequencies depend on the length of the sequence
-  bool content = false;             ///< reads q, k, v or x
-  std::int64_t axes = 1;            ///< axes that the positions must have
-  std::vector<std::string> forms;   ///< bias forms that it lowers to
+  bool rotates = false;            ///< answers question 2 with planes
+  bool absolute = false;           ///< answers question 1
+  bool relative = true;            ///< unchanged when all positions move by the same amount
+  bool length_dependent = false;   ///< frequencies depend on the length of the sequence
+  bool content = false;            ///< reads q, k, v or x
+  std::int64_t axes = 1;           ///< axes that the positions must have
+  std::vector<std::string> forms;  ///< bias forms that it lowers to
 };
 
 /// Plain float64 values of trained tensors, for the definitions.
@@ -124,23 +127,23 @@ using PlainParameters = std::map<std::string, std::vector<double>>;
 
 /// One query-key pair in plain numbers, for the definitions.
 struct PlainPair {
-  const double* q = nullptr;   ///< head_dim values before any move
+  const double* q = nullptr;  ///< head_dim values before any move
   const double* k = nullptr;
   const double* pq = nullptr;  ///< axes values
   const double* pk = nullptr;
-  std::int64_t head = 0;       ///< query head (inside the encoding's own range)
+  std::int64_t head = 0;  ///< query head (inside the encoding's own range)
   std::int64_t layer = 0;
-  double length = 0;           ///< T of the document: its largest key position + 1
+  double length = 0;  ///< T of the document: its largest key position + 1
   double scale = 1;
 };
 
 /// The turning of a rotary encoding in numbers (docs, `torsor values`, conversions, TAPE's initial state).
 struct RotationInfo {
   Layout layout = Layout::Half;
-  std::int64_t offset = 0, width = 0, blocks = 1;   ///< as in Planes
-  std::vector<std::vector<double>> inv_freq;         ///< [1 or key heads][planes], radians per position
-  std::vector<std::int64_t> axis;                    ///< position axis of each plane
-  double magnitude = 1;                              ///< multiplies cos and sin of q and of k
+  std::int64_t offset = 0, width = 0, blocks = 1;  ///< as in Planes
+  std::vector<std::vector<double>> inv_freq;       ///< [1 or key heads][planes], radians per position
+  std::vector<std::int64_t> axis;                  ///< position axis of each plane
+  double magnitude = 1;                            ///< multiplies cos and sin of q and of k
 };
 
 class Encoding {
@@ -186,30 +189,35 @@ class Encoding {
   /// 5. Values that attention averages along, and the state after the layer (run after the MLP).
   virtual std::optional<Carried> carried(const Question&) const { return std::nullopt; }
   /// `averages` (B, Hq, T, Dw), `mlp_output` (B, T, C). Returns the next state; undefined = no state.
-  virtual at::Tensor after_layer(const Question&, const at::Tensor& /*averages*/, const at::Tensor& /*mlp_output*/) const {
+  virtual at::Tensor after_layer(const Question&, const at::Tensor& /*averages*/,
+                                 const at::Tensor& /*mlp_output*/) const {
     return {};
   }
 
   /// 6. What a cache keeps of a layer, and what it can do.
   virtual CacheContract cache(std::int64_t /*layer*/) const { return {}; }
   /// Per-token tensors, token axis 2 (B, heads, tokens, ...), of the arriving tokens, which later questions read back
-  /// under `kept`: moves(Role::Key) for the same tokens, the others for every key of the call. `state` is the encoding's
-  /// own running float64 state of each row (running sums), read and advanced here by new tensors, never in place.
-  /// Padding (document -1) and tokens past key.lengths are not there: they add nothing to a running sum.
+  /// under `kept`: moves(Role::Key) for the same tokens, the others for every key of the call. `state` is the
+  /// encoding's own running float64 state of each row (running sums), read and advanced here by new tensors, never in
+  /// place. Padding (document -1) and tokens past key.lengths are not there: they add nothing to a running sum.
   virtual NamedTensors arrive(const Question&, NamedTensors& /*state*/) const { return {}; }
 
   // The definition in plain float64: what the encoding means. It shares no table, bucket or cos/sin with the answers
   // above. logit = scale * query_factor * product + bias, then finish_row on the visible logits of a query.
 
   /// What is added to channel `channel` of the embedding of a token at `position`.
-  virtual double define_embedding(double /*position*/, std::int64_t /*channel*/, const PlainParameters&) const { return 0; }
+  virtual double define_embedding(double /*position*/, std::int64_t /*channel*/, const PlainParameters&) const {
+    return 0;
+  }
   /// The moved product of q and k (Transformer-XL's terms included), without the scale.
   virtual double define_product(const PlainPair& pair, const PlainParameters&) const;
-  virtual double define_query_factor(const double* /*pq*/, std::int64_t /*head*/, std::int64_t /*layer*/) const { return 1; }
+  virtual double define_query_factor(const double* /*pq*/, std::int64_t /*head*/, std::int64_t /*layer*/) const {
+    return 1;
+  }
   virtual double define_bias(const PlainPair&, const PlainParameters&) const { return 0; }
   /// `logits` of one query's visible keys, nearest key last; `q` before any move.
-  virtual void define_row(std::vector<double>& /*logits*/, const double* /*q*/, std::int64_t /*head*/, std::int64_t /*layer*/,
-                          const PlainParameters&) const {}
+  virtual void define_row(std::vector<double>& /*logits*/, const double* /*q*/, std::int64_t /*head*/,
+                          std::int64_t /*layer*/, const PlainParameters&) const {}
 
   // Numbers for people and for `torsor values`.
 

@@ -56,7 +56,8 @@ class GrammarReader {
       while (at_ < text_.size()) {
         const char c = text_[at_];
         // A hyphen belongs to a name (grape-ap) only when a letter or digit follows.
-        const bool hyphen = c == '-' && at_ + 1 < text_.size() && (is_letter(text_[at_ + 1]) || is_digit(text_[at_ + 1]));
+        const bool hyphen =
+            c == '-' && at_ + 1 < text_.size() && (is_letter(text_[at_ + 1]) || is_digit(text_[at_ + 1]));
         if (!is_letter(c) && !is_digit(c) && !hyphen) break;
         ++at_;
       }
@@ -102,7 +103,8 @@ class GrammarReader {
     if (text.empty()) fail(begin, str("expected a value, found ", found()));
     if (text == "true") return true;
     if (text == "false") return false;
-    if (text == "nan" || text == "inf" || text == "infinity") fail(begin, str("expected a finite number, found ", text));
+    if (text == "nan" || text == "inf" || text == "infinity")
+      fail(begin, str("expected a finite number, found ", text));
     return text;
   }
 

@@ -5,8 +5,8 @@
 //   argument := key '=' value | sum            (operands of wrappers; `sum ['*' integer]` inside heads and layers)
 //   value := number | true | false | word | '[' number (',' number)* ']'
 //
-// This file knows the grammar only. Names, keys and their meaning come from the registry (registry.h), and `parse` there
-// puts both together.
+// This file knows the grammar only. Names, keys and their meaning come from the registry (registry.h), and `parse`
+// there puts both together.
 #pragma once
 
 #include <cstddef>

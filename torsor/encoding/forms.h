@@ -162,17 +162,17 @@ struct BiasForm;
 /// A multiplier of one form, exactly 1 where a token has no tag or the groups (sentences) differ.
 struct FactorForm {
   enum class Kind {
-    Tag,     ///< 1 + left[i, tag_j]
-    Tanh,    ///< 1 + beta tanh <left_i, right_j>
-    Exp      ///< exp(clamp(<left_i, right_j>, -bound, bound))
+    Tag,   ///< 1 + left[i, tag_j]
+    Tanh,  ///< 1 + beta tanh <left_i, right_j>
+    Exp    ///< exp(clamp(<left_i, right_j>, -bound, bound))
   };
   Kind kind = Kind::Tag;
   std::shared_ptr<const BiasForm> base;
-  at::Tensor left;                  ///< (B, H|1, Tq, tags or R)
-  at::Tensor right;                 ///< (B, H|1, Tk, R) for Tanh and Exp
-  at::Tensor tag;                   ///< (B, Tk) int64, -1 where there is none; for Tag
-  at::Tensor beta;                  ///< (H) for Tanh
-  double bound = 2;                 ///< for Exp
+  at::Tensor left;                    ///< (B, H|1, Tq, tags or R)
+  at::Tensor right;                   ///< (B, H|1, Tk, R) for Tanh and Exp
+  at::Tensor tag;                     ///< (B, Tk) int64, -1 where there is none; for Tag
+  at::Tensor beta;                    ///< (H) for Tanh
+  double bound = 2;                   ///< for Exp
   at::Tensor group_query, group_key;  ///< (B, T) int64, -1 = none; undefined = all tokens are of one group
 };
 

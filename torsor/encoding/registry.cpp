@@ -97,7 +97,8 @@ class Checker {
     }
     if (info.operand == Operand::Items) {
       if (term.operands.empty())
-        fail(term.column, str("'", term.name, "' needs operands with counts, for example ", term.name, "(rope * 2, none * 2)"));
+        fail(term.column,
+             str("'", term.name, "' needs operands with counts, for example ", term.name, "(rope * 2, none * 2)"));
       for (Item& item : term.operands) {
         for (Term& inner : item.expression.terms) {
           check(inner, &term);
@@ -115,7 +116,8 @@ class Checker {
       return text;
     };
     if (term.operands.size() != 1)
-      fail(term.column, str("'", term.name, "' takes one rotary operand (", rotary_names(), "), found ", term.operands.size()));
+      fail(term.column,
+           str("'", term.name, "' takes one rotary operand (", rotary_names(), "), found ", term.operands.size()));
     Item& item = term.operands.front();
     if (item.count != 1)
       fail(term.column, str("a count has no meaning inside '", term.name, "', only inside heads and layers"));
@@ -124,7 +126,8 @@ class Checker {
     Term& inner = item.expression.terms.front();
     const NameInfo& inner_info = info_of(inner);
     if (!inner_info.rotary)
-      fail(inner.column, str("'", term.name, "' takes a rotary encoding (", rotary_names(), "), not '", inner.name, "'"));
+      fail(inner.column,
+           str("'", term.name, "' takes a rotary encoding (", rotary_names(), "), not '", inner.name, "'"));
     check(inner, &term);
   }
 
@@ -190,8 +193,10 @@ class Checker {
         if (number && in_range(*number)) break;
         [[fallthrough]];
       case Type::List:
-        if (!list || (list->empty() && key.fallback != Value(*list)) || !std::all_of(list->begin(), list->end(), in_range))
-          expected(str(key.type == Type::List ? "a list of numbers" : "a number or a list of numbers", range_text(key)));
+        if (!list || (list->empty() && key.fallback != Value(*list)) ||
+            !std::all_of(list->begin(), list->end(), in_range))
+          expected(
+              str(key.type == Type::List ? "a list of numbers" : "a number or a list of numbers", range_text(key)));
         break;
     }
   }
@@ -239,8 +244,9 @@ class Checker {
       rotation = &term;
     }
     if (rotation && absolute && !allows_absolute(*rotation))
-      fail(absolute->column, str("'", absolute->name, "' beside the rotation '", rotation->name,
-                                 "' gives the position twice; write allow=absolute on the rotary name to do it on purpose"));
+      fail(absolute->column,
+           str("'", absolute->name, "' beside the rotation '", rotation->name,
+               "' gives the position twice; write allow=absolute on the rotary name to do it on purpose"));
     if (rotation && unturned)
       fail(rotation->column, str("'", unturned->name, "' holds its own position term and takes no rotation beside it"));
   }
@@ -262,18 +268,20 @@ class Maker {
     if (info.operand != Operand::Items) return leaf(term, dimensions);
     std::vector<EncodingPointer> parts;
     if (term.name == "heads") {
-      for (const Item& item : term.operands) parts.push_back(sum(item.expression, part_dimensions(dimensions, item.count)));
+      for (const Item& item : term.operands)
+        parts.push_back(sum(item.expression, part_dimensions(dimensions, item.count)));
       return make_heads(std::move(parts), dimensions);
     }
-    for (const Item& item : term.operands) parts.insert(parts.end(), static_cast<std::size_t>(item.count), sum(item.expression, dimensions));
+    for (const Item& item : term.operands)
+      parts.insert(parts.end(), static_cast<std::size_t>(item.count), sum(item.expression, dimensions));
     return make_layers(std::move(parts), dimensions);
   }
 
   std::unique_ptr<Encoding> leaf(const Term& term, const Dimensions& dimensions) {
     const NameInfo& info = *find_name(term.name);
     const int number = ++seen_[term.name];
-    MakeRequest request{term, Settings(term, info.keys), dimensions,
-                        number == 1 ? term.name : str(term.name, "#", number), {}};
+    MakeRequest request{
+        term, Settings(term, info.keys), dimensions, number == 1 ? term.name : str(term.name, "#", number), {}};
     if (info.operand == Operand::Rotary)
       request.operands.push_back(leaf(term.operands.front().expression.terms.front(), dimensions));
     return info.make(request);
@@ -284,27 +292,10 @@ class Maker {
 
 std::vector<NameInfo> all_names() {
   std::vector<NameInfo> names = {
-      none_name(),
-      sinusoidal_name(),
-      learned_name(),
-      rope_name(),
-      xpos_name(),
-      linear_name(),
-      ntk_name(),
-      ntk_by_parts_name(),
-      dynamic_name(),
-      yarn_name(),
-      longrope_name(),
-      llama3_name(),
-      logn_name(),
-      llama4_scale_name(),
-      alibi_name(),
-      t5_name(),
-      kerple_name(),
-      sandwich_name(),
-      fire_name(),
-      cope_name(),
-      txl_name(),
+      none_name(), sinusoidal_name(),   learned_name(), rope_name(), xpos_name(),     linear_name(),
+      ntk_name(),  ntk_by_parts_name(), dynamic_name(), yarn_name(), longrope_name(), llama3_name(),
+      logn_name(), llama4_scale_name(), alibi_name(),   t5_name(),   kerple_name(),   sandwich_name(),
+      fire_name(), cope_name(),         txl_name(),
   };
   NameInfo heads;
   heads.name = "heads";
@@ -353,7 +344,8 @@ bool Settings::is_auto(std::string_view key) const {
 }
 
 bool Settings::given(std::string_view key) const {
-  return std::any_of(term_->arguments.begin(), term_->arguments.end(), [&](const Argument& one) { return one.key == key; });
+  return std::any_of(term_->arguments.begin(), term_->arguments.end(),
+                     [&](const Argument& one) { return one.key == key; });
 }
 
 const std::vector<NameInfo>& registry() {
@@ -378,7 +370,8 @@ std::shared_ptr<const Encoding> make_encoding(const Expression& expression, cons
   if (dimensions.head_dim < 1) throw UsageError(str("head_dim must be at least 1, found ", dimensions.head_dim));
   if (dimensions.width == 0) dimensions.width = dimensions.heads * dimensions.head_dim;
   if (dimensions.width < 1) throw UsageError(str("width must be at least 1, found ", dimensions.width));
-  if (dimensions.train_length < 0) throw UsageError(str("train_length must not be negative, found ", dimensions.train_length));
+  if (dimensions.train_length < 0)
+    throw UsageError(str("train_length must not be negative, found ", dimensions.train_length));
   if (dimensions.layers < 1) throw UsageError(str("layers must be at least 1, found ", dimensions.layers));
   return Maker().sum(expression, dimensions);
 }
@@ -404,7 +397,8 @@ void check_parameters(const Encoding& encoding, std::int64_t layer, const NamedT
                     found->second.sizes()));
   }
   for (const auto& [name, tensor] : parameters) {
-    const bool known = std::any_of(infos.begin(), infos.end(), [&, &key = name](const ParameterInfo& info) { return info.name == key; });
+    const bool known = std::any_of(infos.begin(), infos.end(),
+                                   [&, &key = name](const ParameterInfo& info) { return info.name == key; });
     if (!known)
       throw Error(str("the encoding has no trained tensor '", name, "'; it has: ",
                       infos.empty() ? "none" : join(infos, [](const ParameterInfo& info) { return info.name; })));

@@ -24,7 +24,7 @@ struct KeyInfo {
   std::vector<std::string> words;  ///< what a Word may be
   double low = -1e300;             ///< smallest value allowed (numbers, list entries)
   double high = 1e300;
-  bool open_low = false;           ///< the smallest value itself is not allowed
+  bool open_low = false;  ///< the smallest value itself is not allowed
 };
 
 /// The keys of one term with defaults filled in. Reading a key that the name does not have is a programming error.
@@ -50,8 +50,9 @@ struct MakeRequest {
   const Term& term;
   Settings settings;
   const Dimensions& dimensions;
-  std::string prefix;                               ///< parameter prefix: the name, or NAME#2 for its second term
-  std::vector<std::unique_ptr<Encoding>> operands;  ///< the made operand of a scaling (heads and layers are made elsewhere)
+  std::string prefix;  ///< parameter prefix: the name, or NAME#2 for its second term
+  std::vector<std::unique_ptr<Encoding>>
+      operands;  ///< the made operand of a scaling (heads and layers are made elsewhere)
 };
 
 /// Who may stand inside a name's brackets.
@@ -59,17 +60,17 @@ enum class Operand { None, Rotary, Items };
 
 struct NameInfo {
   std::string name;
-  std::string summary;                       ///< one line: what it does
-  std::string formula;                       ///< plain text
-  std::string source;                        ///< paper and equation
-  std::string page;                          ///< file name under docs/encodings
+  std::string summary;  ///< one line: what it does
+  std::string formula;  ///< plain text
+  std::string source;   ///< paper and equation
+  std::string page;     ///< file name under docs/encodings
   Operand operand = Operand::None;
-  bool rotary = false;                       ///< may stand inside a scaling
+  bool rotary = false;  ///< may stand inside a scaling
   std::vector<KeyInfo> keys;
   std::function<std::unique_ptr<Encoding>(MakeRequest&)> make;
-  bool absolute = false;       ///< adds to the embedding: stands beside a rotation only with allow=absolute on it
-  bool alone = false;          ///< has no meaning in a sum (none)
-  bool no_rotation = false;    ///< refuses a rotation beside it (txl)
+  bool absolute = false;     ///< adds to the embedding: stands beside a rotation only with allow=absolute on it
+  bool alone = false;        ///< has no meaning in a sum (none)
+  bool no_rotation = false;  ///< refuses a rotation beside it (txl)
 };
 
 /// All names, in the order of the documentation.

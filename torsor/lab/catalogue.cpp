@@ -21,13 +21,20 @@ const Dimensions& example_dimensions() {
 Json symbolic(const std::vector<std::int64_t>& shape) {
   Json json = Json::array();
   for (const std::int64_t extent : shape) {
-    if (extent == kHeads) json.push_back("H");
-    else if (extent == kKeyHeads) json.push_back("K");
-    else if (extent == kHeadDim) json.push_back("D");
-    else if (extent == kHeadDim / 2) json.push_back("D/2");
-    else if (extent == kWidth) json.push_back("C");
-    else if (extent == kTrainLength) json.push_back("L");
-    else json.push_back(extent);
+    if (extent == kHeads)
+      json.push_back("H");
+    else if (extent == kKeyHeads)
+      json.push_back("K");
+    else if (extent == kHeadDim)
+      json.push_back("D");
+    else if (extent == kHeadDim / 2)
+      json.push_back("D/2");
+    else if (extent == kWidth)
+      json.push_back("C");
+    else if (extent == kTrainLength)
+      json.push_back("L");
+    else
+      json.push_back(extent);
   }
   return json;
 }
@@ -39,13 +46,20 @@ bool required(const KeyInfo& key) {
 
 const char* type_name(KeyInfo::Type type) {
   switch (type) {
-    case KeyInfo::Type::Boolean: return "true or false";
-    case KeyInfo::Type::Integer: return "whole number";
-    case KeyInfo::Type::Number: return "number";
-    case KeyInfo::Type::NumberOrAuto: return "number or auto";
-    case KeyInfo::Type::NumberOrList: return "number or list";
-    case KeyInfo::Type::List: return "list";
-    case KeyInfo::Type::Word: return "word";
+    case KeyInfo::Type::Boolean:
+      return "true or false";
+    case KeyInfo::Type::Integer:
+      return "whole number";
+    case KeyInfo::Type::Number:
+      return "number";
+    case KeyInfo::Type::NumberOrAuto:
+      return "number or auto";
+    case KeyInfo::Type::NumberOrList:
+      return "number or list";
+    case KeyInfo::Type::List:
+      return "list";
+    case KeyInfo::Type::Word:
+      return "word";
   }
   return "";
 }
@@ -84,8 +98,9 @@ Expression example(const NameInfo& info, const Argument* extra) {
   }
   for (const KeyInfo& key : info.keys)
     if (required(key))
-      term.arguments.push_back({key.name, key.type == KeyInfo::Type::List ? Value(std::vector<double>(kHeadDim / 2, 1.0))
-                                                                          : Value(kExampleFactor)});
+      term.arguments.push_back({key.name, key.type == KeyInfo::Type::List
+                                              ? Value(std::vector<double>(kHeadDim / 2, 1.0))
+                                              : Value(kExampleFactor)});
   if (extra != nullptr) term.arguments.push_back(*extra);
   return parse(print(Expression{{term}, ""}));
 }
@@ -227,8 +242,8 @@ std::string catalogue_text(const std::string& name) {
     text += str("\nBias forms: ", forms.empty() ? "none" : forms, "\n");
     text += str("Relative (unchanged when all positions move alike): ", json["relative"] == true ? "yes" : "no", "\n");
     const Json& cache = json["cache"];
-    text += str("\nKV cache: keys ", plain_text(cache["keys"]), "\n  shift: ", plain_text(cache["shift"]), "\n  evict: ",
-                plain_text(cache["evict"]), "\n");
+    text += str("\nKV cache: keys ", plain_text(cache["keys"]), "\n  shift: ", plain_text(cache["shift"]),
+                "\n  evict: ", plain_text(cache["evict"]), "\n");
     if (cache["note"] != "") text += str("  ", plain_text(cache["note"]), "\n");
   }
   return text + str("\nSource: ", info.source, "\nMore: docs/encodings/", info.page, ".md\n");

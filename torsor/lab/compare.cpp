@@ -26,8 +26,10 @@ std::string slug(const std::string& encoding) {
   std::string text;
   for (const char c : encoding) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-    if (plain) text += c;
-    else if (!text.empty() && text.back() != '-') text += '-';
+    if (plain)
+      text += c;
+    else if (!text.empty() && text.back() != '-')
+      text += '-';
     if (text.size() >= 40) break;
   }
   while (!text.empty() && text.back() == '-') text.pop_back();
@@ -38,9 +40,11 @@ bool stopped(const CompareControl& control) { return control.stop && control.sto
 
 double decode_speed(const Decoder& model, const Corpus& corpus, std::int64_t length, at::ScalarType dtype) {
   // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded.
-  const auto longest = std::max_element(corpus.documents.begin(), corpus.documents.end(),
-                                        [](const Document& a, const Document& b) { return a.tokens.size() < b.tokens.size(); });
-  const std::int64_t prompt = std::clamp<std::int64_t>(length / 2, 1, static_cast<std::int64_t>(longest->tokens.size()));
+  const auto longest =
+      std::max_element(corpus.documents.begin(), corpus.documents.end(),
+                       [](const Document& a, const Document& b) { return a.tokens.size() < b.tokens.size(); });
+  const std::int64_t prompt =
+      std::clamp<std::int64_t>(length / 2, 1, static_cast<std::int64_t>(longest->tokens.size()));
   const std::int64_t fresh = std::min(kDecodedTokens, length - prompt);
   if (fresh < 2) return 0;
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(prompt));
@@ -83,7 +87,8 @@ class Comparison {
     const std::int64_t longest = *std::max_element(plan_.eval_lengths.begin(), plan_.eval_lengths.end());
     data_ = load_data(plan_.data, longest);
     if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
-      throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ", control_.expected_data));
+      throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ",
+                      control_.expected_data));
     BatchSampler(data_.train, static_cast<std::size_t>(plan_.run.batch), static_cast<std::size_t>(plan_.run.length), 0);
     std::vector<std::size_t> lengths(plan_.eval_lengths.begin(), plan_.eval_lengths.end());
     evaluation_ = evaluation_windows(data_.valid, lengths, static_cast<std::size_t>(plan_.eval_spans));
@@ -102,11 +107,14 @@ class Comparison {
       std::filesystem::remove(path);
     } else if (present) {
       if (!control_.resume)
-        throw Error(str("'", control_.folder, "' already holds results; go on with --resume, replace them with --force, or give another --out"));
+        throw Error(
+            str("'", control_.folder,
+                "' already holds results; go on with --resume, replace them with --force, or give another --out"));
       const Json earlier = read_json(std::filesystem::exists(mark) ? mark : path);
       const Json& config = earlier.contains("config") ? earlier.at("config") : earlier;
       if (const std::string difference = first_difference(config, config_); !difference.empty())
-        throw Error(str("'", control_.folder, "' holds results of another plan: ", difference, "; give another --out or --force"));
+        throw Error(str("'", control_.folder, "' holds results of another plan: ", difference,
+                        "; give another --out or --force"));
     }
     make_directories(control_.folder + "/runs");
     write_file_atomic(mark, json_text(config_, 2) + "\n");
@@ -152,8 +160,9 @@ class Comparison {
       json["eval"] = Json::array();
       const auto stop = [&] { return stopped(control_); };
       for (const std::int64_t length : plan_.eval_lengths)
-        json["eval"].push_back(evaluation_to_json(evaluate_lm(result.model, data_.valid, evaluation_, length, dtype, stop),
-                                                  data_.valid.tokenizer == "bytes"));
+        json["eval"].push_back(
+            evaluation_to_json(evaluate_lm(result.model, data_.valid, evaluation_, length, dtype, stop),
+                               data_.valid.tokenizer == "bytes"));
       const double speed = decode_speed(result.model, data_.valid, plan.length, dtype);
       if (speed > 0) json["decode_tokens_per_second"] = speed;
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
@@ -189,7 +198,8 @@ class Comparison {
     json["eval"] = Json::array();
     json["effect"] = Json();
     if (control_.on_message)
-      control_.on_message(str(json.at("encoding").get<std::string>(), " seed ", json.at("seed"), " ", status, ": ", reason));
+      control_.on_message(
+          str(json.at("encoding").get<std::string>(), " seed ", json.at("seed"), " ", status, ": ", reason));
   }
 
   static Json train_json(const TrainResult& train) {
@@ -197,7 +207,8 @@ class Comparison {
     json["steps"] = train.losses.size();
     json["tokens"] = train.tokens;
     json["seconds"] = train.seconds;
-    json["tokens_per_second"] = train.seconds > 0 ? Json(static_cast<double>(train.tokens) / train.seconds) : Json(nullptr);
+    json["tokens_per_second"] =
+        train.seconds > 0 ? Json(static_cast<double>(train.tokens) / train.seconds) : Json(nullptr);
     Json losses = Json::array();
     for (std::size_t step = 0; step < train.losses.size(); ++step) losses.push_back({step + 1, train.losses[step]});
     json["losses"] = losses;

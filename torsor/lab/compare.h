@@ -13,14 +13,14 @@
 namespace torsor {
 
 struct ComparePlan {
-  std::vector<std::string> encodings;           ///< canonical expressions, each once
+  std::vector<std::string> encodings;  ///< canonical expressions, each once
   std::string task = "lm";
   std::string profile = "quick";
   DataSource data;
-  RunPlan run;                                  ///< what all runs share (encoding and seed are set for each)
+  RunPlan run;  ///< what all runs share (encoding and seed are set for each)
   std::vector<std::int64_t> eval_lengths;
   std::vector<std::int64_t> seeds;
-  std::int64_t eval_spans = 32;                 ///< spans of the largest length that are scored; 0 = all
+  std::int64_t eval_spans = 32;  ///< spans of the largest length that are scored; 0 = all
   std::int64_t threads = 0;
 };
 
@@ -36,13 +36,13 @@ ComparePlan compare_from_json(const Json& config, const std::string& source);
 
 struct CompareControl {
   std::string folder;
-  bool resume = false;                           ///< go on in a folder that holds runs of the same plan
-  bool force = false;                            ///< replace what is there
-  std::string expected_data;                     ///< SHA-256 that the data must have; empty = any
+  bool resume = false;        ///< go on in a folder that holds runs of the same plan
+  bool force = false;         ///< replace what is there
+  std::string expected_data;  ///< SHA-256 that the data must have; empty = any
   const std::atomic<bool>* stop = nullptr;
   std::function<Progress::Options(const std::string& label)> progress;  ///< makes the reporter of one run
-  std::function<void(const Json& results)> on_results;   ///< after each run: the document so far, already on disk
-  std::function<void(const std::string&)> on_message;    ///< a line for people
+  std::function<void(const Json& results)> on_results;  ///< after each run: the document so far, already on disk
+  std::function<void(const std::string&)> on_message;   ///< a line for people
 };
 
 /// Runs what is missing and returns the document of results.json without summary and verdict. results.json in the

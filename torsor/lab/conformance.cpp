@@ -10,7 +10,7 @@ namespace torsor {
 namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostAxes = 8;           // no tensor of the format has more than four
+constexpr std::size_t kMostAxes = 8;                  // no tensor of the format has more than four
 constexpr double kLargestWhole = 9007199254740992.0;  // 2^53: whole numbers above have gaps
 
 [[noreturn]] void bad(const std::string& where, const std::string& problem) { throw Error(str(where, ": ", problem)); }
@@ -99,15 +99,16 @@ NamedTensors read_named(const Json& json, const std::string& where) {
   return tensors;
 }
 
-void expect(const ConformanceCase& c, const at::Tensor& tensor, const std::vector<std::int64_t>& shape, const char* name,
-            const char* meaning) {
+void expect(const ConformanceCase& c, const at::Tensor& tensor, const std::vector<std::int64_t>& shape,
+            const char* name, const char* meaning) {
   if (tensor.defined() && tensor.sizes() != at::IntArrayRef(shape))
     bad(c.where, str(name, " ", meaning, " must have shape ", at::IntArrayRef(shape), ", found ", tensor.sizes()));
 }
 
 /// What must hold whatever the encoding is.
 void check_shapes(const ConformanceCase& c) {
-  for (const auto& [name, tensor] : {std::pair("inputs.q", c.q), std::pair("inputs.k", c.k), std::pair("inputs.v", c.v)})
+  for (const auto& [name, tensor] :
+       {std::pair("inputs.q", c.q), std::pair("inputs.k", c.k), std::pair("inputs.v", c.v)})
     if (tensor.dim() != 4)
       bad(c.where, str(name, " must have four axes (batch, heads, tokens, width), found shape ", tensor.sizes()));
   const std::int64_t B = c.q.size(0), Hq = c.q.size(1), Tq = c.q.size(2), D = c.q.size(3);

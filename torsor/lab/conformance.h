@@ -1,5 +1,5 @@
-// Conformance files, "torsor-conformance-1": cases of attention under an encoding, and what they must give. The format is
-// described in docs/conformance.md.
+// Conformance files, "torsor-conformance-1": cases of attention under an encoding, and what they must give. The format
+// is described in docs/conformance.md.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -25,10 +25,10 @@ struct Tolerance {
 /// not give are undefined.
 struct ConformanceCase {
   std::string id;
-  std::string where;     ///< "FILE: case 'ID'", for messages
-  std::string encoding;  ///< the expression as written
-  at::Tensor q, k, v;    ///< (B, Hq, Tq, D), (B, Hk, Tk, D), (B, Hk, Tk, Dv)
-  at::Tensor x;          ///< (B, Tk, C)
+  std::string where;                    ///< "FILE: case 'ID'", for messages
+  std::string encoding;                 ///< the expression as written
+  at::Tensor q, k, v;                   ///< (B, Hq, Tq, D), (B, Hk, Tk, D), (B, Hk, Tk, Dv)
+  at::Tensor x;                         ///< (B, Tk, C)
   at::Tensor positions_q, positions_k;  ///< (B, T, axes)
   at::Tensor documents_q, documents_k;  ///< (B, T) int64
   at::Tensor key_lengths;               ///< (B) int64
@@ -50,8 +50,8 @@ struct ConformanceFile {
   std::vector<ConformanceCase> cases;
 };
 
-/// Reads a document and checks every shape and type that does not depend on the encoding. Throws Error naming the source,
-/// the case and the key.
+/// Reads a document and checks every shape and type that does not depend on the encoding. Throws Error naming the
+/// source, the case and the key.
 ConformanceFile parse_conformance(const std::string& text, const std::string& source);
 ConformanceFile read_conformance(const std::string& path);
 

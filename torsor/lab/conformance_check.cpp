@@ -192,9 +192,9 @@ class ThroughCache {
     // The usual step of a decoder, wherever the new tokens of every row are exactly the queries.
     if (index_of(first) == have_) {
       const AttendOptions options = arriving(n);
-      const bool same = options.positions.equal(sides_.query.positions.narrow(1, first, n)) &&
-                        (!options.documents.defined() ||
-                         options.documents.equal(sides_.query.documents.narrow(1, first, n)));
+      const bool same =
+          options.positions.equal(sides_.query.positions.narrow(1, first, n)) &&
+          (!options.documents.defined() || options.documents.equal(sides_.query.documents.narrow(1, first, n)));
       if (same) {
         const Attended one =
             cache_.attend(q_.narrow(2, first, n), piece(k_, 2, have_, n), piece(v_, 2, have_, n), options);
@@ -237,11 +237,13 @@ struct Difference {
 Difference compare(const at::Tensor& expected, const at::Tensor& found, const Tolerance& tolerance) {
   const auto hopeless = [](const std::string& why) { return Difference{kInfinity, kInfinity, why}; };
   if (!found.defined()) return hopeless("is not computed by this encoding");
-  if (expected.sizes() != found.sizes()) return hopeless(str("has shape ", found.sizes(), ", expected ", expected.sizes()));
+  if (expected.sizes() != found.sizes())
+    return hopeless(str("has shape ", found.sizes(), ", expected ", expected.sizes()));
   const at::Tensor actual = found.detach().to(at::kDouble);
   const at::Tensor nothing = expected.eq(-kInfinity);
   if (!nothing.equal(actual.eq(-kInfinity))) return hopeless("has minus infinity in other places");
-  if (actual.masked_fill(nothing, 0).isfinite().logical_not().any().item<bool>()) return hopeless("holds NaN or infinity");
+  if (actual.masked_fill(nothing, 0).isfinite().logical_not().any().item<bool>())
+    return hopeless("holds NaN or infinity");
   if (expected.numel() == 0) return {};
   const at::Tensor wanted = expected.masked_fill(nothing, 0);
   Difference difference;
@@ -356,7 +358,8 @@ CaseResult check_case(const ConformanceCase& c, CheckPath path, const std::strin
     for (auto one = expected.begin(); one != expected.end();)
       one = one->first == "out" || one->first == "lse" ? std::next(one) : expected.erase(one);
   if (expected.empty())
-    return end(Status::Skipped, c.outputs.empty() ? "no outputs yet (torsor record fills them in)" : "no out and no lse");
+    return end(Status::Skipped,
+               c.outputs.empty() ? "no outputs yet (torsor record fills them in)" : "no out and no lse");
 
   NamedTensors found;
   try {

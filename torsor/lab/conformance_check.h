@@ -26,10 +26,10 @@ struct CaseResult {
   enum class Status { Passed, Failed, Skipped, NotOnThisPath };
   Status status = Status::Passed;
   std::string id;
-  std::string tensor;   ///< with the largest share of its tolerance
-  double share = 0;     ///< largest error / tolerance; infinite where minus infinities differ or a number is NaN
-  double error = 0;     ///< largest error of that tensor
-  std::string reason;   ///< why it failed, was skipped, or is not on this path
+  std::string tensor;  ///< with the largest share of its tolerance
+  double share = 0;    ///< largest error / tolerance; infinite where minus infinities differ or a number is NaN
+  double error = 0;    ///< largest error of that tensor
+  std::string reason;  ///< why it failed, was skipped, or is not on this path
 };
 
 /// Checks one case. Throws Error, naming the case, when the case itself is wrong: an expression that cannot be read, a

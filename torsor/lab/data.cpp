@@ -18,9 +18,12 @@ std::string size_text(std::size_t bytes) {
   std::ostringstream text;
   const double size = static_cast<double>(bytes);
   text.precision(3);
-  if (size >= 1e6) text << size / 1e6 << " MB";
-  else if (size >= 1e3) text << size / 1e3 << " kB";
-  else text << bytes << " bytes";
+  if (size >= 1e6)
+    text << size / 1e6 << " MB";
+  else if (size >= 1e3)
+    text << size / 1e3 << " kB";
+  else
+    text << bytes << " bytes";
   return text.str();
 }
 
@@ -36,12 +39,14 @@ LmData load_data(const DataSource& source, std::int64_t longest) {
     data.valid = load_text(source.valid);
   } else {
     Corpus whole = !source.tokens.empty() ? load_tokens(source.tokens, static_cast<std::size_t>(source.token_bytes))
-                   : !source.text.empty() ? load_text(source.text)
-                                          : generate_corpus(static_cast<std::size_t>(source.generated_bytes), source.generated_seed);
+                   : !source.text.empty()
+                       ? load_text(source.text)
+                       : generate_corpus(static_cast<std::size_t>(source.generated_bytes), source.generated_seed);
     Split parts = split(whole, kValidFraction, kSplitSeed, static_cast<std::size_t>(longest) + 1);
     data.train = std::move(parts.train);
     data.valid = std::move(parts.valid);
-    if (data.valid.vocabulary_size > data.train.vocabulary_size) data.train.vocabulary_size = data.valid.vocabulary_size;
+    if (data.valid.vocabulary_size > data.train.vocabulary_size)
+      data.train.vocabulary_size = data.valid.vocabulary_size;
   }
   data.sha256 = sha256_hex(data.train.sha256() + data.valid.sha256());
   const bool bytes = data.train.tokenizer == "bytes";
@@ -49,9 +54,12 @@ LmData load_data(const DataSource& source, std::int64_t longest) {
     return bytes ? size_text(corpus.token_count()) : str(corpus.token_count(), " tokens");
   };
   const std::size_t count = data.train.documents.size();
-  data.description = str(amount(data.train), source.text.empty() && source.tokens.empty() ? " of generated text" : bytes ? " of text" : "",
-                         " in ", count, count == 1 ? " document" : " documents", ", validation ", amount(data.valid), " in ",
-                         data.valid.documents.size());
+  data.description = str(amount(data.train),
+                         source.text.empty() && source.tokens.empty() ? " of generated text"
+                         : bytes                                      ? " of text"
+                                                                      : "",
+                         " in ", count, count == 1 ? " document" : " documents", ", validation ", amount(data.valid),
+                         " in ", data.valid.documents.size());
   return data;
 }
 

@@ -12,9 +12,9 @@ namespace torsor {
 
 /// What the user asked for. Without text and tokens, the project's own corpus is generated.
 struct DataSource {
-  std::vector<std::string> text;    ///< files or folders
-  std::vector<std::string> valid;   ///< files or folders; empty = a part of the text is set apart
-  std::string tokens;               ///< a headerless file of token ids, instead of text
+  std::vector<std::string> text;   ///< files or folders
+  std::vector<std::string> valid;  ///< files or folders; empty = a part of the text is set apart
+  std::string tokens;              ///< a headerless file of token ids, instead of text
   std::int64_t token_bytes = 2;
   std::int64_t generated_bytes = 4'000'000;
   std::uint64_t generated_seed = 0;

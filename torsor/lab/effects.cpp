@@ -34,7 +34,8 @@ Json effect_of(const Decoder& model, std::int64_t longest) {
   NamedTensors own;
   for (const ParameterInfo& info : encoding->parameters(0))
     for (const ModelParameter& parameter : model.parameters())
-      if (parameter.name == "model.position." + info.name || parameter.name == "model.layers.0.self_attn.position." + info.name)
+      if (parameter.name == "model.position." + info.name ||
+          parameter.name == "model.layers.0.self_attn.position." + info.name)
         own[info.name] = parameter.tensor;
   const PlainParameters plain = plain_parameters(own);
 

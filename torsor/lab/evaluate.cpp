@@ -28,7 +28,8 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
       if (stop && stop()) throw Interrupted("stopped during evaluation");
       const std::size_t count = std::min(rows, windows.size() - first);
       const Batch batch = gather(corpus, std::span(windows).subspan(first, count), static_cast<std::size_t>(length));
-      const at::Tensor tokens = at::tensor(batch.tokens, at::kLong).view({static_cast<std::int64_t>(count), length + 1});
+      const at::Tensor tokens =
+          at::tensor(batch.tokens, at::kLong).view({static_cast<std::int64_t>(count), length + 1});
       const at::Tensor losses = model.token_losses(tokens, dtype).to(at::kDouble);
       by_position += losses.sum(0);
       const at::Tensor means = losses.mean(1);

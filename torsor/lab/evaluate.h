@@ -16,11 +16,11 @@ namespace torsor {
 struct LmEvaluation {
   std::int64_t length = 0;
   bool refused = false;
-  std::string reason;                ///< why it was refused
-  double loss = 0;                   ///< mean nats a target
-  std::vector<double> windows;       ///< mean loss of each window
+  std::string reason;           ///< why it was refused
+  double loss = 0;              ///< mean nats a target
+  std::vector<double> windows;  ///< mean loss of each window
   struct Bucket {
-    std::int64_t from = 0, to = 0;   ///< positions of the inputs, `to` exclusive
+    std::int64_t from = 0, to = 0;  ///< positions of the inputs, `to` exclusive
     double loss = 0;
   };
   std::vector<Bucket> positions;

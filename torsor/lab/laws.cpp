@@ -13,9 +13,9 @@
 namespace torsor {
 namespace {
 
-constexpr std::int64_t kTokens = 14;       // long enough for whole chunks and a rest
+constexpr std::int64_t kTokens = 14;  // long enough for whole chunks and a rest
 constexpr int kDraws = 3;
-constexpr double kFar = 1e6;               // largest shift of all positions
+constexpr double kFar = 1e6;  // largest shift of all positions
 // Float64 phases at positions near 1e6 carry errors near 1e-10.
 constexpr double kFarBound = 1e-8;
 constexpr double kNearBound = 1e-10;
@@ -33,7 +33,8 @@ std::shared_ptr<const Encoding> make_subject(const LawsRequest& request) {
     dimensions.train_length = kShortLength;
     return make_encoding(expression, dimensions);
   };
-  if (request.heads > 0 || request.kv_heads > 0) return make(request.heads > 0 ? request.heads : request.kv_heads, request.kv_heads);
+  if (request.heads > 0 || request.kv_heads > 0)
+    return make(request.heads > 0 ? request.heads : request.kv_heads, request.kv_heads);
   try {
     return make(4, 2);
   } catch (const UsageError&) {
@@ -66,8 +67,10 @@ struct Tester {
   at::Tensor draw(const ParameterInfo& info) {
     at::Tensor tensor = normal(info.shape) * 0.1;
     switch (info.initial.kind) {
-      case Initial::Kind::Constant: return tensor + info.initial.a;
-      case Initial::Kind::Normal: return tensor + info.initial.a + info.initial.b * normal(info.shape);
+      case Initial::Kind::Constant:
+        return tensor + info.initial.a;
+      case Initial::Kind::Normal:
+        return tensor + info.initial.a + info.initial.b * normal(info.shape);
       case Initial::Kind::Uniform: {
         const at::Tensor uniform = at::empty(info.shape, at::kDouble);
         double* values = uniform.data_ptr<double>();
@@ -75,7 +78,8 @@ struct Tester {
           values[i] = info.initial.a + (info.initial.b - info.initial.a) * random.uniform();
         return tensor + uniform;
       }
-      case Initial::Kind::Values: return tensor + at::tensor(info.initial.values, at::kDouble).view(info.shape);
+      case Initial::Kind::Values:
+        return tensor + at::tensor(info.initial.values, at::kDouble).view(info.shape);
     }
     return tensor;
   }
@@ -164,8 +168,10 @@ Turns turns_at(const Tester& t, const std::vector<double>& positions) {
   Turns turns;
   for (const Move& move : t.layer->moves(question, Role::Query)) {
     if (const Planes* planes = std::get_if<Planes>(&move))
-      turns.planes.push_back(at::complex(planes->cosine[0].to(at::kDouble).contiguous(), planes->sine[0].to(at::kDouble).contiguous()));
-    else turns.adds = true;
+      turns.planes.push_back(
+          at::complex(planes->cosine[0].to(at::kDouble).contiguous(), planes->sine[0].to(at::kDouble).contiguous()));
+    else
+      turns.adds = true;
   }
   return turns;
 }
@@ -205,19 +211,22 @@ double identity_error(Tester& t) {
   return worst;
 }
 
-double group_error(Tester& t, const std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b, const at::Tensor& both,
-                                                             const at::Tensor& minus_a, const at::Tensor& magnitude)>& difference) {
+double group_error(
+    Tester& t, const std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b, const at::Tensor& both,
+                                              const at::Tensor& minus_a, const at::Tensor& magnitude)>& difference) {
   std::vector<double> a = some_positions(t), b = some_positions(t), both, minus_a;
   std::reverse(b.begin(), b.end());
   for (std::size_t i = 0; i < a.size(); ++i) {
     both.push_back(a[i] + b[i]);
     minus_a.push_back(-a[i]);
   }
-  const Turns of_a = turns_at(t, a), of_b = turns_at(t, b), of_both = turns_at(t, both), of_minus = turns_at(t, minus_a), zero = turns_at(t, {0});
+  const Turns of_a = turns_at(t, a), of_b = turns_at(t, b), of_both = turns_at(t, both),
+              of_minus = turns_at(t, minus_a), zero = turns_at(t, {0});
   double worst = 0;
   for (std::size_t i = 0; i < of_a.planes.size(); ++i) {
     const at::Tensor magnitude = zero.planes[i].abs();
-    const at::Tensor error = difference(of_a.planes[i], of_b.planes[i], of_both.planes[i], of_minus.planes[i], magnitude);
+    const at::Tensor error =
+        difference(of_a.planes[i], of_b.planes[i], of_both.planes[i], of_minus.planes[i], magnitude);
     worst = std::max(worst, (error.abs() / magnitude.square().clamp_min(1e-300)).max().item<double>());
   }
   return worst;
@@ -259,7 +268,8 @@ double padded_error(Tester& t) {
     padded.k = filled(padded.k, plain.k, 2);
     padded.v = filled(padded.v, plain.v, 2);
     padded.x = filled(padded.x, plain.x, 1);
-    padded.positions_k = padded.positions_q = at::cat({at::zeros_like(padded.positions_k.narrow(1, 0, pad)), plain.positions_k}, 1);
+    padded.positions_k = padded.positions_q =
+        at::cat({at::zeros_like(padded.positions_k.narrow(1, 0, pad)), plain.positions_k}, 1);
     padded.documents_k = padded.documents_q =
         at::cat({at::full({1, pad}, -1, at::kLong), at::zeros({1, kTokens - pad}, at::kLong)}, 1);
     worst = std::max(worst, distance(t.full(plain), part(t.full(padded), -1, pad, kTokens - pad)));
@@ -271,13 +281,16 @@ double packed_error(Tester& t) {
   const std::int64_t first = 6, second = kTokens - first;
   const ConformanceCase a = t.attention_case(1, first), b = t.attention_case(1, second);
   ConformanceCase packed = a;
-  const auto joined = [](const at::Tensor& one, const at::Tensor& two, std::int64_t axis) { return at::cat({one, two}, axis); };
+  const auto joined = [](const at::Tensor& one, const at::Tensor& two, std::int64_t axis) {
+    return at::cat({one, two}, axis);
+  };
   packed.q = joined(a.q, b.q, 2);
   packed.k = joined(a.k, b.k, 2);
   packed.v = joined(a.v, b.v, 2);
   packed.x = joined(a.x, b.x, 1);
   packed.positions_k = packed.positions_q = joined(a.positions_k, b.positions_k, 1);
-  packed.documents_k = packed.documents_q = joined(at::zeros({1, first}, at::kLong), at::ones({1, second}, at::kLong), 1);
+  packed.documents_k = packed.documents_q =
+      joined(at::zeros({1, first}, at::kLong), at::ones({1, second}, at::kLong), 1);
   const NamedTensors both = t.full(packed);
   return std::max(distance(t.full(a), part(both, -1, 0, first)), distance(t.full(b), part(both, -1, first, second)));
 }
@@ -309,12 +322,14 @@ double nothing_error(Tester& t) {
   const NamedTensors outputs = t.full(c);
   double worst = 0;
   const auto empty = [&](const at::Tensor& tensor) {
-    worst = std::max({worst, tensor[1].abs().max().item<double>(), tensor[0].narrow(1, 0, padding).abs().max().item<double>()});
+    worst = std::max(
+        {worst, tensor[1].abs().max().item<double>(), tensor[0].narrow(1, 0, padding).abs().max().item<double>()});
   };
   for (const char* name : {"out", "grad.q", "grad.k", "grad.v"})
     if (outputs.count(name)) empty(outputs.at(name));
   const at::Tensor lse = outputs.at("lse");
-  const bool minus_infinity = at::isneginf(lse[1]).all().item<bool>() && at::isneginf(lse[0].narrow(1, 0, padding)).all().item<bool>();
+  const bool minus_infinity =
+      at::isneginf(lse[1]).all().item<bool>() && at::isneginf(lse[0].narrow(1, 0, padding)).all().item<bool>();
   return minus_infinity ? worst : std::numeric_limits<double>::infinity();
 }
 
@@ -366,19 +381,28 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
   law("identity", "position 0 turns nothing, and equal positions leave the product of q and k",
       adds ? "a vector is added to q" : "", kFarBound, identity_error);
   law("composition", "turning by a and then by b is turning by a + b", still, kFarBound, rotating([](Tester& t) {
-        return group_error(t, [](const auto& a, const auto& b, const auto& both, const auto&, const auto& m) { return a * b - m * both; });
+        return group_error(t, [](const auto& a, const auto& b, const auto& both, const auto&, const auto& m) {
+          return a * b - m * both;
+        });
       }));
   law("inverse", "turning by -a undoes turning by a", still, kFarBound, rotating([](Tester& t) {
-        return group_error(t, [](const auto& a, const auto&, const auto&, const auto& minus, const auto& m) { return a * minus - m * m; });
+        return group_error(t, [](const auto& a, const auto&, const auto&, const auto& minus, const auto& m) {
+          return a * minus - m * m;
+        });
       }));
   law("norm", "turning keeps lengths", still, kNearBound, rotating([](Tester& t) {
-        return group_error(t, [](const auto& a, const auto&, const auto&, const auto&, const auto& m) { return a.abs() * m - m * m; });
+        return group_error(
+            t, [](const auto& a, const auto&, const auto&, const auto&, const auto& m) { return a.abs() * m - m * m; });
       }));
   law("relative", str("moving all positions by the same amount, up to ", kFar, ", changes nothing"),
-      traits.relative ? "" : traits.length_dependent ? "frequencies depend on the largest position" : "it reads absolute positions",
+      traits.relative           ? ""
+      : traits.length_dependent ? "frequencies depend on the largest position"
+                                : "it reads absolute positions",
       kFarBound, relative_error);
-  law("streaming", "token by token through the KV cache gives what one call gives", "", kNearBound, [](Tester& t) { return cache_error(t, 1); });
-  law("chunked", "chunks through the KV cache give what one call gives", "", kNearBound, [](Tester& t) { return cache_error(t, 3); });
+  law("streaming", "token by token through the KV cache gives what one call gives", "", kNearBound,
+      [](Tester& t) { return cache_error(t, 1); });
+  law("chunked", "chunks through the KV cache give what one call gives", "", kNearBound,
+      [](Tester& t) { return cache_error(t, 3); });
   law("left-padded", "padding before a text changes nothing", "", kNearBound, padded_error);
   law("packed", "texts packed into one row do not see each other", "", kNearBound, packed_error);
   law("causality", "a later token never changes an earlier output", "", 0, causality_error);

@@ -14,25 +14,27 @@ namespace torsor {
 struct LawsRequest {
   std::string encoding;
   std::int64_t head_dim = 64;
-  std::int64_t heads = 0;         ///< 0 = the first number of heads that the expression allows, 4 with 2 key heads if it can be
+  std::int64_t heads =
+      0;  ///< 0 = the first number of heads that the expression allows, 4 with 2 key heads if it can be
   std::int64_t kv_heads = 0;
   std::int64_t train_length = 0;  ///< 0 = a short one
   std::uint64_t seed = 0;
 };
 
 struct Law {
-  std::string name;   ///< "identity", "composition", "inverse", "norm", "relative", "streaming", "chunked", "left-padded",
-                      ///< "packed", "causality", "nothing seen", "batch order"
+  std::string name;  ///< "identity", "composition", "inverse", "norm", "relative", "streaming", "chunked",
+                     ///< "left-padded", "packed", "causality", "nothing seen", "batch order"
   std::string about;  ///< what it says
   bool claimed = true;
   bool holds = false;
-  std::optional<double> worst;  ///< largest error found, in units of the largest value compared; none where it could not be tried
-  double bound = 0;             ///< what counts as holding; 0 = equal bit for bit
-  std::string note;             ///< why it is not claimed, or what was thrown
+  std::optional<double>
+      worst;         ///< largest error found, in units of the largest value compared; none where it could not be tried
+  double bound = 0;  ///< what counts as holding; 0 = equal bit for bit
+  std::string note;  ///< why it is not claimed, or what was thrown
 };
 
-/// All laws over random float64 cases, the worst over all layers of a pattern. Throws UsageError for an expression that is
-/// wrong or does not fit.
+/// All laws over random float64 cases, the worst over all layers of a pattern. Throws UsageError for an expression that
+/// is wrong or does not fit.
 std::vector<Law> check_laws(const LawsRequest& request);
 /// The same for an encoding that was made already.
 std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::uint64_t seed);

@@ -15,8 +15,8 @@ struct Curve {
   std::vector<double> values;
 };
 
-/// Curve 0 is drawn with '0', curve 1 with '1' ...; where curves meet, the first is seen. `x` has kPictureColumns rising
-/// values, of which the ends are written below; the largest and smallest value are written at the left.
+/// Curve 0 is drawn with '0', curve 1 with '1' ...; where curves meet, the first is seen. `x` has kPictureColumns
+/// rising values, of which the ends are written below; the largest and smallest value are written at the left.
 std::string picture(const std::vector<double>& x, const std::vector<Curve>& curves);
 
 }  // namespace torsor

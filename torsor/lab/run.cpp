@@ -41,7 +41,8 @@ TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data,
   const at::ScalarType dtype = dtype_named(plan.dtype);
   model.require_gradients();
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
-  const BatchSampler sampler(data, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length), plan.seed);
+  const BatchSampler sampler(data, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
+                             plan.seed);
   std::vector<NamedParameter> parameters;
   for (const ModelParameter& parameter : model.parameters())
     parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
@@ -52,11 +53,14 @@ TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data,
   options.accumulation = plan.accumulation;
   options.seed = plan.seed;
   options.tokens_per_step = plan.batch * plan.length * plan.accumulation;
-  return train(std::move(parameters), options, [&](std::int64_t step, std::int64_t micro) {
-    const Batch batch = sampler.at(static_cast<std::uint64_t>(step * plan.accumulation + micro));
-    const at::Tensor windows = at::tensor(batch.tokens, at::kLong).view({plan.batch, plan.length + 1});
-    return model.token_losses(windows, dtype).mean();
-  }, callbacks);
+  return train(
+      std::move(parameters), options,
+      [&](std::int64_t step, std::int64_t micro) {
+        const Batch batch = sampler.at(static_cast<std::uint64_t>(step * plan.accumulation + micro));
+        const at::Tensor windows = at::tensor(batch.tokens, at::kLong).view({plan.batch, plan.length + 1});
+        return model.token_losses(windows, dtype).mean();
+      },
+      callbacks);
 }
 
 RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {

@@ -14,22 +14,22 @@ namespace torsor {
 
 /// What decides a run's result.
 struct RunPlan {
-  std::string encoding = "rope";   ///< canonical expression
-  ModelConfig model;               ///< architecture; vocabulary, length and encoding are filled in
-  std::int64_t length = 128;       ///< tokens of a training window
-  std::int64_t batch = 16;         ///< windows of a micro-batch
+  std::string encoding = "rope";  ///< canonical expression
+  ModelConfig model;              ///< architecture; vocabulary, length and encoding are filled in
+  std::int64_t length = 128;      ///< tokens of a training window
+  std::int64_t batch = 16;        ///< windows of a micro-batch
   std::int64_t accumulation = 1;
   std::int64_t steps = 300;
   double learning_rate = 3e-3;
   std::int64_t warmup_steps = 30;
   double weight_decay = 0.1;
   std::uint64_t seed = 0;
-  std::string dtype = "float32";   ///< of the matrix products: float32 or bf16
+  std::string dtype = "float32";  ///< of the matrix products: float32 or bf16
 };
 
 /// How it is carried out; changes nothing in the result.
 struct RunControl {
-  std::string folder;                            ///< state, log and checkpoint are kept here
+  std::string folder;  ///< state, log and checkpoint are kept here
   std::int64_t save_every = 0;
   bool resume = false;
   const std::atomic<bool>* stop = nullptr;
@@ -41,8 +41,8 @@ at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for
 /// The model of a plan, with its first weights. Throws UsageError when the expression and the model do not fit.
 Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size);
 
-/// Trains `model` in place on the plan's batches of `data`. Of `options`, what the plan decides is filled in here; where
-/// to save, log and report is the caller's.
+/// Trains `model` in place on the plan's batches of `data`. Of `options`, what the plan decides is filled in here;
+/// where to save, log and report is the caller's.
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
                         const TrainCallbacks& callbacks = {});
 

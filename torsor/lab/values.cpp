@@ -69,7 +69,8 @@ struct Subject {
       if (!std::isfinite(value)) throw UsageError("positions must be finite numbers");
     for (const double value : request.distances)
       if (!std::isfinite(value)) throw UsageError("distances must be finite numbers");
-    if (!std::isfinite(request.length) || request.length < 0) throw UsageError("length must be a finite number of at least 0");
+    if (!std::isfinite(request.length) || request.length < 0)
+      throw UsageError("length must be a finite number of at least 0");
     layer = layer_encoding(whole, request.layer);
     collect(expression, layer->dimensions(), request.layer, 0, leaves);
     length = request.length;
@@ -77,7 +78,8 @@ struct Subject {
       for (const double position : request.positions) length = std::max(length, position + 1);
     for (const Leaf& leaf : leaves) {
       const Traits traits = leaf.encoding->traits();
-      if (!traits.forms.empty()) bias = bias == No || leaf.trained || traits.content ? (leaf.trained || traits.content ? Free : Fixed) : bias;
+      if (!traits.forms.empty())
+        bias = bias == No || leaf.trained || traits.content ? (leaf.trained || traits.content ? Free : Fixed) : bias;
       if (traits.absolute) embedding = leaf.trained || embedding == Free ? Free : Fixed;
     }
   }
@@ -107,7 +109,8 @@ Json one_or_list(std::vector<Json> rows) {
   return alike ? rows.front() : Json(rows);
 }
 
-Json rotation_to_json(const Leaf& leaf, const RotationInfo& rotation, const Subject& subject, const ValuesRequest& request) {
+Json rotation_to_json(const Leaf& leaf, const RotationInfo& rotation, const Subject& subject,
+                      const ValuesRequest& request) {
   Json json;
   json["layout"] = rotation.layout == Layout::Half ? "half" : "interleaved";
   json["offset"] = rotation.offset;
@@ -132,7 +135,7 @@ Json rotation_to_json(const Leaf& leaf, const RotationInfo& rotation, const Subj
   json["inv_freq"] = one_or_list(frequencies);
   json["axis"] = rotation.axis;
   json["magnitude"] = rotation.magnitude;
-  json["softmax_factor"] = subject.layer->softmax_factor();
+  json["softmax_factor"] = leaf.encoding->softmax_factor();
   json["cos"] = one_or_list(cosines);
   json["sin"] = one_or_list(sines);
   for (const Decay& decay : leaf.encoding->decays()) {
@@ -233,11 +236,13 @@ constexpr std::size_t kMostColumns = 12;  // heads or channels shown side by sid
 constexpr double kFullTurn = 6.283185307179586;
 
 std::string rotation_text(const Json& rotation) {
-  std::string text = str("Rotation: ", rotation["layout"].get<std::string>(), " layout, channels ", rotation["offset"], " to ",
-                         rotation["offset"].get<std::int64_t>() + rotation["width"].get<std::int64_t>() - 1);
+  std::string text = str("Rotation: ", rotation["layout"].get<std::string>(), " layout, channels ", rotation["offset"],
+                         " to ", rotation["offset"].get<std::int64_t>() + rotation["width"].get<std::int64_t>() - 1);
   if (rotation["blocks"] != 1) text += str(" in ", rotation["blocks"], " blocks");
-  if (rotation.contains("heads")) text += str(", query heads ", rotation["heads"][0], " to ", rotation["heads"][1].get<std::int64_t>() - 1);
-  text += str(", magnitude ", number(rotation["magnitude"], 10), ", softmax factor ", number(rotation["softmax_factor"], 10), "\n");
+  if (rotation.contains("heads"))
+    text += str(", query heads ", rotation["heads"][0], " to ", rotation["heads"][1].get<std::int64_t>() - 1);
+  text += str(", magnitude ", number(rotation["magnitude"], 10), ", softmax factor ",
+              number(rotation["softmax_factor"], 10), "\n");
   if (rotation.contains("initial")) text += "  the frequencies are trained; these are the first ones\n";
   const bool by_head = rotation["inv_freq"][0].is_array();
   const Json lists = by_head ? rotation["inv_freq"] : Json::array({rotation["inv_freq"]});
@@ -265,7 +270,8 @@ std::string list_text(const std::string& title, const Json& heads, const std::st
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Json& value = values[i];
-    rows.push_back({heads.is_null() ? str(i) : number(heads[i], 10), value.is_number_float() ? number(value, 10) : str(value)});
+    rows.push_back(
+        {heads.is_null() ? str(i) : number(heads[i], 10), value.is_number_float() ? number(value, 10) : str(value)});
   }
   return title + "\n" + table({name, "value"}, rows);
 }
@@ -314,7 +320,10 @@ std::string cosine_picture(const std::vector<Json>& all, const ValuesRequest& re
     const bool by_head = rotation["inv_freq"][0].is_array();
     const Json lists = by_head ? rotation["inv_freq"] : Json::array({rotation["inv_freq"]});
     for (std::size_t h = 0; h < lists.size() && curves.size() < 4; ++h) {
-      Curve curve{by_head ? str("key head ", h) : all.size() > 1 ? str("rotation ", curves.size() + 1) : "all heads", {}};
+      Curve curve{by_head          ? str("key head ", h)
+                  : all.size() > 1 ? str("rotation ", curves.size() + 1)
+                                   : "all heads",
+                  {}};
       for (const double distance : distances) {
         double sum = 0;
         for (const Json& frequency : lists[h]) sum += std::cos(distance * frequency.get<double>());
@@ -355,9 +364,10 @@ std::string values_text(const ValuesRequest& request) {
   const Subject subject(request);
   const Json json = encoding_values(request);
   const Dimensions& dimensions = subject.whole->dimensions();
-  std::string text = str(json["encoding"].get<std::string>(), "\n", dimensions.heads, " query heads and ", dimensions.kv_heads,
-                         " key heads of width ", dimensions.head_dim, ", a document of ", number(subject.length, 10),
-                         " tokens", json.contains("layer") ? str(", layer ", request.layer) : "", "\n");
+  std::string text =
+      str(json["encoding"].get<std::string>(), "\n", dimensions.heads, " query heads and ", dimensions.kv_heads,
+          " key heads of width ", dimensions.head_dim, ", a document of ", number(subject.length, 10), " tokens",
+          json.contains("layer") ? str(", layer ", request.layer) : "", "\n");
   const std::vector<Json> all = rotations(subject, request);
   for (const Json& rotation : all) text += "\n" + rotation_text(rotation);
   if (!all.empty()) text += "\n" + cosine_picture(all, request);
@@ -365,22 +375,26 @@ std::string values_text(const ValuesRequest& request) {
   if (!json["buckets"].is_null()) text += "\n" + list_text("Buckets", request.distances, "distance", json["buckets"]);
   if (!json["bias"].is_null()) {
     const Json& rows = json["bias"]["per_head"];
-    text += "\n" + matrix_text("Bias", "distance", request.distances, "head",
-                               [&](std::size_t r, std::size_t c) { return rows[c][r].get<double>(); }, rows.size());
+    text += "\n" + matrix_text(
+                       "Bias", "distance", request.distances, "head",
+                       [&](std::size_t r, std::size_t c) { return rows[c][r].get<double>(); }, rows.size());
     text += "\n" + bias_picture(subject, request);
   }
   if (!json["embedding"].is_null()) {
     const Json& rows = json["embedding"];
-    text += "\n" + matrix_text("Embedding", "position", request.positions, "channel",
-                               [&](std::size_t r, std::size_t c) { return rows[r][c].get<double>(); },
-                               static_cast<std::size_t>(dimensions.width));
+    text += "\n" + matrix_text(
+                       "Embedding", "position", request.positions, "channel",
+                       [&](std::size_t r, std::size_t c) { return rows[r][c].get<double>(); },
+                       static_cast<std::size_t>(dimensions.width));
   }
   if (!json["temperature"].is_null()) {
     const Json& factors = json["temperature"];
     const bool by_head = !factors.empty() && factors[0].is_array();
-    text += "\n" + matrix_text("Factor on the logits of a query", "position", request.positions, by_head ? "head" : "heads",
-                               [&](std::size_t r, std::size_t c) { return (by_head ? factors[c][r] : factors[r]).get<double>(); },
-                               by_head ? factors.size() : 1);
+    text +=
+        "\n" + matrix_text(
+                   "Factor on the logits of a query", "position", request.positions, by_head ? "head" : "heads",
+                   [&](std::size_t r, std::size_t c) { return (by_head ? factors[c][r] : factors[r]).get<double>(); },
+                   by_head ? factors.size() : 1);
   }
   for (const Json& line : json["content"]) text += str("\nDepends on content: ", line.get<std::string>(), "\n");
   for (const Json& line : json["trained"]) text += str("\nTrained: ", line.get<std::string>(), "\n");

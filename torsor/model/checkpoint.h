@@ -19,6 +19,7 @@ struct LoadedModel {
 
 /// Reads a folder written by save_checkpoint. `encoding` replaces the stored expression when it is not empty (tensors
 /// must still fit). Throws Error naming the file and what is wrong.
-LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding = "", const std::string& precision = "");
+LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding = "",
+                            const std::string& precision = "");
 
 }  // namespace torsor

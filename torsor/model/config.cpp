@@ -73,19 +73,26 @@ ModelConfig model_from_json(const Json& json, const std::string& source) {
   config.mlp_width = object.get<std::int64_t>("mlp_width", config.mlp_width);
   config.tie_head = object.get<bool>("tie_head", config.tie_head);
   const auto norm = object.get<std::string>("qk_norm", "none");
-  if (norm == "before") config.qk_norm = QkNorm::Before;
-  else if (norm == "after") config.qk_norm = QkNorm::After;
-  else if (norm != "none") object.fail(str("qk_norm must be none, before or after, found ", norm));
+  if (norm == "before")
+    config.qk_norm = QkNorm::Before;
+  else if (norm == "after")
+    config.qk_norm = QkNorm::After;
+  else if (norm != "none")
+    object.fail(str("qk_norm must be none, before or after, found ", norm));
   config.norm_eps = object.get<double>("norm_eps", config.norm_eps);
   if (object.has("window")) {
-    if (json.at("window").is_array()) config.window = object.get<std::vector<std::int64_t>>("window");
-    else config.window = {object.get<std::int64_t>("window")};
+    if (json.at("window").is_array())
+      config.window = object.get<std::vector<std::int64_t>>("window");
+    else
+      config.window = {object.get<std::int64_t>("window")};
   }
   if (object.get<bool>("kv_shift", false)) object.fail("kv_shift is not available in this version");
   config.decay_positions = object.get<bool>("decay_positions", false);
   const auto precision = object.get<std::string>("precision", "exact");
-  if (precision == "hf") config.precision = Precision::HuggingFace;
-  else if (precision != "exact") object.fail(str("precision must be exact or hf, found ", precision));
+  if (precision == "hf")
+    config.precision = Precision::HuggingFace;
+  else if (precision != "exact")
+    object.fail(str("precision must be exact or hf, found ", precision));
   object.finish();
   config.complete();
   return config;
@@ -104,7 +111,9 @@ Json model_to_json(const ModelConfig& config) {
   json["tie_head"] = config.tie_head;
   json["qk_norm"] = norm_name(config.qk_norm);
   json["norm_eps"] = config.norm_eps;
-  json["window"] = config.window.empty() ? Json(0) : config.window.size() == 1 ? Json(config.window.front()) : Json(config.window);
+  json["window"] = config.window.empty()       ? Json(0)
+                   : config.window.size() == 1 ? Json(config.window.front())
+                                               : Json(config.window);
   json["decay_positions"] = config.decay_positions;
   json["precision"] = config.precision == Precision::Exact ? "exact" : "hf";
   return json;

@@ -14,22 +14,22 @@ enum class QkNorm { None, Before, After };
 
 /// A decoder in the Llama style. Zeros and empty values mean "derived": see complete().
 struct ModelConfig {
-  std::int64_t width = 128;     ///< C
+  std::int64_t width = 128;  ///< C
   std::int64_t layers = 4;
   std::int64_t heads = 4;
-  std::int64_t kv_heads = 0;    ///< 0 = heads
-  std::int64_t head_dim = 0;    ///< 0 = width / heads
-  std::int64_t mlp_width = 0;   ///< 0 = 8/3 of the width, to the nearest multiple of 8
-  bool tie_head = true;         ///< the output projection is the embedding
-  QkNorm qk_norm = QkNorm::None;      ///< RMS norm of q and k a head, before or after rotation
+  std::int64_t kv_heads = 0;      ///< 0 = heads
+  std::int64_t head_dim = 0;      ///< 0 = width / heads
+  std::int64_t mlp_width = 0;     ///< 0 = 8/3 of the width, to the nearest multiple of 8
+  bool tie_head = true;           ///< the output projection is the embedding
+  QkNorm qk_norm = QkNorm::None;  ///< RMS norm of q and k a head, before or after rotation
   double norm_eps = 1e-5;
-  std::vector<std::int64_t> window;   ///< keys that a token sees, one a layer or one for all; 0 or empty = all
-  bool decay_positions = false;       ///< weight decay on positional scalars too
+  std::vector<std::int64_t> window;  ///< keys that a token sees, one a layer or one for all; 0 or empty = all
+  bool decay_positions = false;      ///< weight decay on positional scalars too
   Precision precision = Precision::Exact;
 
   std::int64_t vocabulary_size = 256;
-  std::int64_t train_length = 0;      ///< L
-  std::string encoding = "none";      ///< the expression
+  std::int64_t train_length = 0;  ///< L
+  std::string encoding = "none";  ///< the expression
 
   /// Fills in what is derived and checks the whole. Throws UsageError naming the key.
   void complete();

@@ -23,11 +23,18 @@ at::Tensor drawn(const std::string& name, const std::vector<std::int64_t>& shape
   float* values = tensor.data_ptr<float>();
   const std::size_t count = static_cast<std::size_t>(tensor.numel());
   switch (initial.kind) {
-    case Initial::Kind::Constant: tensor.fill_(initial.a); break;
-    case Initial::Kind::Uniform: fill_uniform(values, count, initial.a, initial.b, seed, stream_of(name)); break;
-    case Initial::Kind::Normal: fill_normal(values, count, initial.a, initial.b, seed, stream_of(name)); break;
+    case Initial::Kind::Constant:
+      tensor.fill_(initial.a);
+      break;
+    case Initial::Kind::Uniform:
+      fill_uniform(values, count, initial.a, initial.b, seed, stream_of(name));
+      break;
+    case Initial::Kind::Normal:
+      fill_normal(values, count, initial.a, initial.b, seed, stream_of(name));
+      break;
     case Initial::Kind::Values:
-      if (initial.values.size() != count) throw Error(str("model: ", initial.values.size(), " initial values for ", name, " of ", count));
+      if (initial.values.size() != count)
+        throw Error(str("model: ", initial.values.size(), " initial values for ", name, " of ", count));
       for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(initial.values[i]);
       break;
   }
@@ -40,12 +47,15 @@ Initial ones() { return {Initial::Kind::Constant, 1, 0, {}}; }
 }  // namespace
 
 // Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
-void Decoder::declare(const std::function<at::Tensor(const std::string&, const std::vector<std::int64_t>&, const Initial&, bool)>& tensor) {
+void Decoder::declare(const std::function<at::Tensor(const std::string&, const std::vector<std::int64_t>&,
+                                                     const Initial&, bool)>& tensor) {
   const ModelConfig& c = config_;
   const std::int64_t q_width = c.heads * c.head_dim, k_width = c.kv_heads * c.head_dim;
   // evaluation.md: 0.02 for the embedding, 0.5 / sqrt(fan in) elsewhere, output projections over sqrt(2 layers).
   const auto inner = [](std::int64_t fan_in) { return normal(0.5 / std::sqrt(static_cast<double>(fan_in))); };
-  const auto outer = [&](std::int64_t fan_in) { return normal(0.5 / std::sqrt(static_cast<double>(fan_in * 2 * c.layers))); };
+  const auto outer = [&](std::int64_t fan_in) {
+    return normal(0.5 / std::sqrt(static_cast<double>(fan_in * 2 * c.layers)));
+  };
 
   embedding_ = tensor("model.embed_tokens.weight", {c.vocabulary_size, c.width}, normal(0.02), true);
   std::map<std::string, at::Tensor> shared;
@@ -74,9 +84,9 @@ void Decoder::declare(const std::function<at::Tensor(const std::string&, const s
       layer.k_norm = tensor(prefix + "self_attn.k_norm.weight", {c.head_dim}, ones(), false);
     }
     for (const ParameterInfo& info : by_layer_[static_cast<std::size_t>(index)]->parameters(index)) {
-      layer.position[info.name] =
-          info.shared ? shared_tensor(info)
-                      : tensor(prefix + "self_attn.position." + info.name, info.shape, info.initial, info.decay || c.decay_positions);
+      layer.position[info.name] = info.shared ? shared_tensor(info)
+                                              : tensor(prefix + "self_attn.position." + info.name, info.shape,
+                                                       info.initial, info.decay || c.decay_positions);
     }
     layer.mlp_norm = tensor(prefix + "post_attention_layernorm.weight", {c.width}, ones(), false);
     layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner(c.width), true);
@@ -107,7 +117,8 @@ Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& we
     const auto found = weights.find(name);
     if (found == weights.end()) throw Error(str(source, ": the tensor ", name, " is missing"));
     if (found->second.sizes() != at::IntArrayRef(shape))
-      throw Error(str(source, ": the tensor ", name, " must have shape ", at::IntArrayRef(shape), ", found ", found->second.sizes()));
+      throw Error(str(source, ": the tensor ", name, " must have shape ", at::IntArrayRef(shape), ", found ",
+                      found->second.sizes()));
     if (!found->second.is_floating_point())
       throw Error(str(source, ": the tensor ", name, " must hold real numbers, found ", found->second.scalar_type()));
     at::Tensor tensor = found->second.to(at::kFloat).contiguous();
@@ -167,7 +178,8 @@ at::Tensor Decoder::block(const Layer& layer, std::int64_t index, const at::Tens
 
 at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarType dtype) const {
   if (batch.tokens.dim() != 2 || batch.tokens.scalar_type() != at::kLong)
-    throw Error(str("model: tokens must be int64 of shape (B, T), found ", batch.tokens.scalar_type(), " ", batch.tokens.sizes()));
+    throw Error(str("model: tokens must be int64 of shape (B, T), found ", batch.tokens.scalar_type(), " ",
+                    batch.tokens.sizes()));
   AttendOptions options;
   options.layers = config_.layers;
   options.positions = batch.positions;
@@ -181,8 +193,9 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
   if (encoding_->traits().absolute) {
     Side side;
     const std::int64_t rows = batch.tokens.size(0), tokens = batch.tokens.size(1);
-    side.positions = options.positions.defined() ? options.positions.to(at::kDouble)
-                                                 : at::arange(tokens, at::kDouble).view({1, tokens, 1}).expand({rows, tokens, 1});
+    side.positions = options.positions.defined()
+                         ? options.positions.to(at::kDouble)
+                         : at::arange(tokens, at::kDouble).view({1, tokens, 1}).expand({rows, tokens, 1});
     side.documents = batch.documents;
     const at::Tensor added = encoding_->embedding(side, model_position_);
     if (added.defined()) h = h + added.to(h.scalar_type());

@@ -18,7 +18,7 @@ namespace torsor {
 
 /// One trained tensor of a model.
 struct ModelParameter {
-  std::string name;   ///< Hugging Face's Llama names; positional tensors as model[.layers.N.self_attn].position.NAME
+  std::string name;  ///< Hugging Face's Llama names; positional tensors as model[.layers.N.self_attn].position.NAME
   at::Tensor tensor;
   bool decay = true;  ///< weight decay applies
 };

@@ -14,7 +14,8 @@ using Rows = std::vector<std::vector<std::int64_t>>;
 TokenBatch padded(const Rows& rows) {
   std::size_t longest = 0;
   for (const auto& row : rows) longest = std::max(longest, row.size());
-  at::Tensor tokens = at::zeros({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)}, at::kLong);
+  at::Tensor tokens =
+      at::zeros({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)}, at::kLong);
   at::Tensor counts = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
   for (std::size_t b = 0; b < rows.size(); ++b) {
     std::copy(rows[b].begin(), rows[b].end(), tokens[static_cast<std::int64_t>(b)].data_ptr<std::int64_t>());
@@ -62,7 +63,8 @@ Generated generate_greedy(const Decoder& model, const Rows& prompts, const Greed
     bool again = false;
     if (length_dependent)
       for (const auto& row : rows)
-        again = again || model.encoding().frequencies_change(static_cast<double>(row.size() - 1), static_cast<double>(row.size()));
+        again = again || model.encoding().frequencies_change(static_cast<double>(row.size() - 1),
+                                                             static_cast<double>(row.size()));
     if (again) {
       // Earlier hidden states were made under other frequencies: nothing short of a full pass equals the full pass.
       cache.truncate(0);

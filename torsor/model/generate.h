@@ -10,10 +10,10 @@
 namespace torsor {
 
 struct GreedyOptions {
-  std::int64_t max_tokens = 100;             ///< new tokens a row
-  at::ScalarType dtype = at::kFloat;         ///< of the matrix products
+  std::int64_t max_tokens = 100;      ///< new tokens a row
+  at::ScalarType dtype = at::kFloat;  ///< of the matrix products
   at::ScalarType cache_dtype = at::kFloat;
-  std::function<bool()> stop;                ///< asked after each token; true ends
+  std::function<bool()> stop;  ///< asked after each token; true ends
 };
 
 struct Generated {

@@ -74,7 +74,7 @@ class Learned : public Encoding {
 
   [[noreturn]] void refuse(double position, const std::string& where) const {
     throw Refusal(str("learned: position ", print(Value(position)), where, " has no vector: the table of length=",
-                    length_, " holds the whole positions from 0 to ", length_ - 1));
+                      length_, " holds the whole positions from 0 to ", length_ - 1));
   }
 
   std::string table_name_;

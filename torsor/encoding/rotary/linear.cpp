@@ -19,7 +19,6 @@ class Linear : public Scaling {
   at::Tensor frequencies_float32(double base, double length) const override {
     return Rotary::frequencies_float32(base, length) / factor_;
   }
-  double trained_divisor() const override { return factor_; }
   double define_frequency(double base, std::int64_t index, double length) const override {
     return Rotary::define_frequency(base, index, length) / factor_;
   }

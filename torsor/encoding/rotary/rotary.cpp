@@ -108,6 +108,17 @@ at::Tensor Rotary::frequency_table(double length, at::ScalarType type) const {
   return spec_.minus ? table.neg() : table;
 }
 
+// The scalings that take trained frequencies (linear, yarn) multiply each plane by a number of its own, whatever the
+// frequency is: what they make of the plain one tells it.
+std::vector<double> Rotary::trained_factors(std::size_t row) const {
+  const double base = spec_.bases.size() == 1 ? spec_.bases[0] : spec_.bases[row];
+  const std::vector<double> plain = Rotary::frequencies(base, 0), scaled = frequencies(base, 0);
+  std::vector<double> factors;
+  for (std::int64_t block = 0; block < spec_.blocks; ++block)
+    for (std::size_t i = 0; i < plain.size(); ++i) factors.push_back(scaled[i] / plain[i]);
+  return factors;
+}
+
 at::Tensor Rotary::trained_frequencies(const Question& question) const {
   const NamedTensors* given = question.parameters;
   const auto found = given ? given->find(spec_.trained) : NamedTensors::const_iterator{};
@@ -121,7 +132,12 @@ at::Tensor Rotary::trained_frequencies(const Question& question) const {
                     dimensions_.kv_heads, ", ", spec_.planes(), "), found ", logarithm.sizes()));
   const bool float32 = dimensions_.precision == Precision::HuggingFace;
   at::Tensor frequency = logarithm.to(float32 ? at::kFloat : at::kDouble).exp();
-  if (trained_divisor() != 1) frequency = frequency / trained_divisor();
+  if (!spec_.scaled_by.empty()) {
+    std::vector<at::Tensor> rows;
+    for (std::int64_t row = 0; row < logarithm.size(0); ++row)
+      rows.push_back(at::tensor(trained_factors(static_cast<std::size_t>(row)), at::kDouble));
+    frequency = frequency * at::stack(rows).to(frequency.options());
+  }
   return spec_.minus ? frequency.neg() : frequency;
 }
 
@@ -242,8 +258,9 @@ std::optional<RotationInfo> Rotary::rotation(double length, const PlainParameter
     if (found == parameters.end()) return std::nullopt;
     for (std::size_t begin = 0; begin + planes <= found->second.size(); begin += planes) {
       info.inv_freq.emplace_back();
+      const std::vector<double> factors = trained_factors(begin / planes);
       for (std::size_t i = 0; i < planes; ++i)
-        info.inv_freq.back().push_back(std::exp(found->second[begin + i]) / trained_divisor() * (spec_.minus ? -1 : 1));
+        info.inv_freq.back().push_back(std::exp(found->second[begin + i]) * factors[i] * (spec_.minus ? -1 : 1));
     }
     return info;
   }
@@ -289,15 +306,14 @@ double Rotary::define_product(const PlainPair& pair, const PlainParameters& para
     const std::int64_t block = plane / (each / 2), index = plane % (each / 2);
     const std::int64_t first = spec_.offset + block * each + (spec_.layout == Layout::Half ? index : 2 * index);
     const std::int64_t second = spec_.layout == Layout::Half ? first + each / 2 : first + 1;
-    double frequency;
-    if (spec_.trained.empty()) {
-      const double base = spec_.bases.size() == 1 ? spec_.bases[0] : spec_.bases[static_cast<std::size_t>(key_head)];
-      frequency = define_frequency(base, index, pair.length);
-    } else {
+    const double base = spec_.bases.size() == 1 ? spec_.bases[0] : spec_.bases[static_cast<std::size_t>(key_head)];
+    double frequency = define_frequency(base, index, pair.length);
+    if (!spec_.trained.empty()) {
       const std::vector<double>& logarithm = parameters.at(spec_.trained);
       const bool one = static_cast<std::int64_t>(logarithm.size()) == spec_.planes();
-      frequency =
-          std::exp(logarithm[static_cast<std::size_t>(plane + (one ? 0 : key_head * spec_.planes()))]) / trained_divisor();
+      const double trained =
+          std::exp(logarithm[static_cast<std::size_t>(plane + (one ? 0 : key_head * spec_.planes()))]);
+      frequency = trained * frequency / Rotary::define_frequency(base, index, pair.length);
     }
     const std::int64_t axis = define_axis(plane);
     const double distance = pair.pq[axis] - pair.pk[axis];

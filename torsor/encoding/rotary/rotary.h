@@ -71,8 +71,6 @@ class Rotary : public Encoding {
   /// The same in float32 operations, in the order of Hugging Face transformers: (block planes) on the CPU.
   virtual at::Tensor frequencies_float32(double base, double length) const;
   virtual double magnitude() const { return 1; }
-  /// What trained frequencies are divided by.
-  virtual double trained_divisor() const { return 1; }
   /// Documents of equal regime have equal frequencies. Only read when length_dependent().
   virtual double regime(double /*length*/) const { return 0; }
   virtual bool length_dependent() const { return false; }
@@ -91,6 +89,8 @@ class Rotary : public Encoding {
   };
 
   at::Tensor trained_frequencies(const Question& question) const;
+  /// What a scaling multiplies the trained frequencies of one row with, plane by plane.
+  std::vector<double> trained_factors(std::size_t row) const;
   at::Tensor frequency_table(double length, at::ScalarType type) const;
   std::pair<at::Tensor, at::Tensor> turn(const at::Tensor& positions, const at::Tensor& frequency,
                                          at::ScalarType type) const;

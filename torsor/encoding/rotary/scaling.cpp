@@ -15,8 +15,8 @@ RotarySpec scaled_spec(MakeRequest& request, const std::string& name) {
     throw UsageError(str(name, " cannot scale '", spec.scaled_by, "': a scaling takes a plain rotation"));
   if (spec.name == "xpos")
     throw UsageError(str(name, " cannot scale xpos, whose decay is tied to its own frequencies; use rope"));
-  if (!spec.trained.empty() && name != "linear")
-    throw UsageError(str(name, " cannot scale trained frequencies (learn=true); only linear can"));
+  if (!spec.trained.empty() && name != "linear" && name != "yarn")
+    throw UsageError(str(name, " cannot scale trained frequencies (learn=true); only linear and yarn can"));
   if (spec.proportional && name != "linear")
     throw UsageError(str(name, " cannot scale frequencies=proportional; only linear can"));
   spec.scaled_by = name;

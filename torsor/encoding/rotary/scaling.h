@@ -19,7 +19,8 @@ class Scaling : public Rotary {
 };
 
 /// The planes of request's operand, marked as scaled by `name`. Throws UsageError for an operand that is no plain
-/// rotation: a scaling, xpos, or (but for linear) trained or proportional frequencies.
+/// rotation: a scaling, xpos, trained frequencies (but for linear and yarn) or
+/// proportional ones (but for linear).
 RotarySpec scaled_spec(MakeRequest& request, const std::string& name);
 
 /// The key train_length, or the model's training length. Throws UsageError when neither is known.

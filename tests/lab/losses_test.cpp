@@ -1,6 +1,6 @@
 // Ten losses of a short training run for every encoding, recorded. Those of none, rope, alibi and t5 were computed by
-// the same model in eager PyTorch 2.15 from the same weights on the same batches (bench/eager.py losses); the others are
-// this library's own, a regression test of everything between the expression and the optimiser.
+// the same model in eager PyTorch 2.15 from the same weights on the same batches (bench/eager.py losses); the others
+// are this library's own, a regression test of everything between the expression and the optimiser.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ const std::map<std::string, Losses>& pytorch_losses() {
 
 const std::map<std::string, Losses>& own_losses() {
   static const std::map<std::string, Losses> losses = {
-#include "tests/model/recorded_losses.inc"
+#include "tests/lab/recorded_losses.inc"
   };
   return losses;
 }

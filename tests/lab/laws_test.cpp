@@ -1,0 +1,238 @@
+// `torsor laws`: what encodings claim holds; what they do not claim is measured; and a fault of any kind is noticed.
+#include "torsor/lab/laws.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "torsor/base/error.h"
+
+namespace torsor {
+namespace {
+
+std::map<std::string, Law> by_name(const std::vector<Law>& laws) {
+  std::map<std::string, Law> found;
+  for (const Law& law : laws) found[law.name] = law;
+  return found;
+}
+
+std::map<std::string, Law> laws_of(const std::string& encoding, std::int64_t head_dim = 16) {
+  LawsRequest request;
+  request.encoding = encoding;
+  request.head_dim = head_dim;
+  return by_name(check_laws(request));
+}
+
+TEST(Laws, WhatIsClaimedHolds) {
+  for (const char* encoding :
+       {"none",
+        "sinusoidal",
+        "learned",
+        "rope",
+        "rope(layout=interleaved, orientation=minus)",
+        "rope(axes=2)",
+        "rope(learn=true)",
+        "rope(base=[100, 1000, 10000])",
+        "rope(dim=8) + rope(dim=8, part=suffix)",
+        "xpos(scale_base=16)",
+        "linear(rope, factor=2)",
+        "ntk(rope, factor=2)",
+        "ntk-by-parts(rope, factor=2)",
+        "dynamic(rope, factor=2)",
+        "yarn(rope, factor=4)",
+        "longrope(rope, short=[1, 1, 1, 1, 1, 1, 1, 1], long=[1, 2, 3, 4, 5, 6, 7, 8], factor=4)",
+        "llama3(rope)",
+        "logn",
+        "llama4-scale(length=4)",
+        "alibi",
+        "alibi(learn=true)",
+        "t5",
+        "t5(bidirectional=true)",
+        "t5(far=wrap, max_distance=9, buckets=8)",
+        "kerple",
+        "kerple(kind=power)",
+        "sandwich",
+        "fire",
+        "cope(length=4)",
+        "txl",
+        "rope + alibi",
+        "rope + cope",
+        "heads(rope * 1, alibi * 2)",
+        "layers(rope * 1, none * 1, alibi + t5)"}) {
+    SCOPED_TRACE(encoding);
+    const auto laws = laws_of(encoding);
+    EXPECT_EQ(laws.size(), 12u);
+    for (const auto& [name, law] : laws) {
+      EXPECT_NE(verdict(law), "does not hold") << name << ": worst " << law.worst.value_or(-1) << " " << law.note;
+      if (law.claimed) {
+        EXPECT_TRUE(law.worst.has_value()) << name << ": " << law.note;
+      } else {
+        EXPECT_FALSE(law.note.empty()) << name;
+      }
+    }
+  }
+}
+
+TEST(Laws, WhatIsNotClaimedIsMeasured) {
+  EXPECT_TRUE(laws_of("rope").at("relative").claimed);
+  for (const char* encoding : {"sinusoidal", "logn", "fire", "dynamic(rope, factor=2)"}) {
+    const Law law = laws_of(encoding).at("relative");
+    EXPECT_EQ(verdict(law), "not claimed") << encoding;
+    ASSERT_TRUE(law.worst.has_value()) << encoding;
+    EXPECT_GT(*law.worst, 1e-4) << encoding;
+  }
+  const Law learned = laws_of("learned").at("relative");
+  EXPECT_EQ(verdict(learned), "not claimed");
+  EXPECT_NE(learned.note.find("has no vector"), std::string::npos) << learned.note;
+  EXPECT_EQ(verdict(laws_of("alibi").at("composition")), "not claimed");
+  EXPECT_FALSE(laws_of("alibi").at("norm").worst.has_value());
+  EXPECT_EQ(verdict(laws_of("txl").at("identity")), "not claimed");
+  EXPECT_EQ(verdict(laws_of("yarn(rope, factor=4)").at("norm")), "holds");  // up to the magnitude
+}
+
+TEST(Laws, HeadsFollowTheExpression) {
+  EXPECT_EQ(verdict(laws_of("heads(alibi * 3, t5 * 4)").at("streaming")), "holds");
+  LawsRequest request;
+  request.encoding = "heads(alibi * 3, t5 * 4)";
+  request.heads = 8;
+  EXPECT_THROW(check_laws(request), UsageError);
+  request.encoding = "rope";
+  request.heads = 6;
+  request.kv_heads = 3;
+  EXPECT_EQ(verdict(by_name(check_laws(request)).at("chunked")), "holds");
+  request.head_dim = 7;
+  EXPECT_THROW(check_laws(request), UsageError);
+  request.encoding = "roep";
+  EXPECT_THROW(check_laws(request), UsageError);
+}
+
+// --------------------------------------------------------------------------------------------------------------------
+// Encodings with one fault each
+
+/// Turns the whole head by angle(p), with a length of scale(p).
+class Turning : public Encoding {
+ public:
+  using Function = double (*)(double);
+  Turning(Function angle, Function scale)
+      : Encoding(Dimensions{.heads = 2, .kv_heads = 1, .head_dim = 4, .width = 8}), angle_(angle), scale_(scale) {}
+  Traits traits() const override {
+    Traits traits;
+    traits.rotates = true;
+    return traits;
+  }
+  std::vector<Move> moves(const Question& question, Role role) const override {
+    const at::Tensor positions =
+        (role == Role::Query ? question.query : question.key).positions.select(2, 0).contiguous();
+    at::Tensor cosine = at::empty_like(positions), sine = at::empty_like(positions);
+    for (std::int64_t i = 0; i < positions.numel(); ++i) {
+      const double p = positions.data_ptr<double>()[i];
+      cosine.data_ptr<double>()[i] = scale_(p) * std::cos(angle_(p));
+      sine.data_ptr<double>()[i] = scale_(p) * std::sin(angle_(p));
+    }
+    Planes planes;
+    planes.heads = all_heads();
+    planes.width = 4;
+    planes.cosine = cosine.unsqueeze(1).unsqueeze(3).expand({positions.size(0), 1, positions.size(1), 2});
+    planes.sine = sine.unsqueeze(1).unsqueeze(3).expand({positions.size(0), 1, positions.size(1), 2});
+    return {planes};
+  }
+
+ private:
+  Function angle_, scale_;
+};
+
+std::map<std::string, Law> laws_of(const std::shared_ptr<const Encoding>& encoding) {
+  return by_name(check_laws(encoding, 0));
+}
+
+double one(double) { return 1; }
+
+TEST(LawsNotice, ARotationThatIsNone) {
+  auto laws = laws_of(std::make_shared<Turning>([](double p) { return 0.3 * p; }, one));
+  for (const char* name : {"identity", "composition", "inverse", "norm", "relative"})
+    EXPECT_EQ(verdict(laws.at(name)), "holds") << name;
+  laws = laws_of(std::make_shared<Turning>([](double p) { return 0.3 * p + 0.1; }, one));
+  EXPECT_EQ(verdict(laws.at("identity")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("composition")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("norm")), "holds");
+  laws = laws_of(std::make_shared<Turning>([](double p) { return 1e-3 * p * p; }, one));
+  EXPECT_EQ(verdict(laws.at("composition")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("inverse")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("relative")), "does not hold");
+  laws = laws_of(
+      std::make_shared<Turning>([](double p) { return 0.3 * p; }, [](double p) { return 1 + 1e-6 * std::abs(p); }));
+  EXPECT_EQ(verdict(laws.at("norm")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("relative")), "does not hold");
+}
+
+/// Adds to every key what `bias` makes of the call.
+class Biased : public Encoding {
+ public:
+  using Function = std::function<at::Tensor(const Question&)>;  // (B|1, 1, Tk)
+  explicit Biased(Function bias)
+      : Encoding(Dimensions{.heads = 2, .kv_heads = 2, .head_dim = 4, .width = 8}), bias_(std::move(bias)) {}
+  Traits traits() const override {
+    Traits traits;
+    traits.forms = {"potential"};
+    return traits;
+  }
+  std::vector<BiasForm> biases(const Question& question) const override {
+    PotentialForm form;
+    form.key = bias_(question)
+                   .to(at::kDouble)
+                   .expand({question.key.positions.size(0), dimensions_.heads, question.key.tokens()});
+    form.query = at::zeros({1, dimensions_.heads, question.query.tokens()}, at::kDouble);
+    return {{all_heads(), form}};
+  }
+
+ private:
+  Function bias_;
+};
+
+TEST(LawsNotice, ABiasThatLooksWhereItMustNot) {
+  const auto key_positions = [](const Question& question) { return question.key.positions.select(2, 0).unsqueeze(1); };
+  auto laws = laws_of(std::make_shared<Biased>([&](const Question& q) { return key_positions(q) * 0; }));
+  for (const auto& [name, law] : laws)
+    EXPECT_NE(verdict(law), "does not hold") << name << (law.worst ? *law.worst : -1);
+  // The index instead of the position: wrong as soon as there is padding or a second text.
+  laws = laws_of(std::make_shared<Biased>([](const Question& q) {
+    return at::arange(q.key.tokens(), at::kDouble).square().view({1, 1, -1}) * 0.05;
+  }));
+  EXPECT_EQ(verdict(laws.at("left-padded")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("packed")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("relative")), "holds");
+  // The number of keys: it changes while tokens arrive.
+  laws = laws_of(std::make_shared<Biased>(
+      [&](const Question& q) { return at::cos(key_positions(q)) * static_cast<double>(q.key.tokens()); }));
+  EXPECT_EQ(verdict(laws.at("streaming")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("chunked")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("relative")), "does not hold");
+  // The last key, a later token for most queries.
+  laws = laws_of(std::make_shared<Biased>([&](const Question& q) {
+    if (!q.x.defined() || q.x.size(1) != q.key.tokens()) return key_positions(q) * 0;
+    return key_positions(q) * q.x.select(1, q.key.tokens() - 1).select(1, 0).view({-1, 1, 1});
+  }));
+  EXPECT_EQ(verdict(laws.at("causality")), "does not hold");
+  // The row of the batch.
+  laws = laws_of(std::make_shared<Biased>([&](const Question& q) {
+    return key_positions(q) * at::arange(q.key.positions.size(0), at::kDouble).view({-1, 1, 1});
+  }));
+  EXPECT_EQ(verdict(laws.at("batch order")), "does not hold");
+}
+
+TEST(LawsNotice, WhatThrows) {
+  const auto laws =
+      laws_of(std::make_shared<Biased>([](const Question&) -> at::Tensor { throw Error("no bias today"); }));
+  const Law law = laws.at("packed");
+  EXPECT_EQ(verdict(law), "does not hold");
+  EXPECT_FALSE(law.worst.has_value());
+  EXPECT_NE(law.note.find("no bias today"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace torsor
