@@ -174,7 +174,10 @@ double row_error(const at::Tensor& found, const at::Tensor& wanted) {
   if (found.numel() == 0) return 0;
   const at::Tensor right = wanted.detach().to(at::kDouble);
   const at::Tensor error = (found.detach().to(at::kDouble) - right).norm(2, {-1});
-  const at::Tensor size = right.norm(2, {-1});
+  // A row whose values cancel in the average has an error as large as the values, not as the row: it is judged against
+  // the usual size of a row.
+  const at::Tensor own = right.norm(2, {-1});
+  const at::Tensor size = at::maximum(own, own.square().mean().sqrt());
   const double worst = (error / size.masked_fill(size.eq(0), 1)).max().item<double>();
   return std::isnan(worst) ? std::numeric_limits<double>::infinity() : worst;
 }

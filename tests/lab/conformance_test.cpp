@@ -200,7 +200,7 @@ TEST(Check, AnEncodingToComeIsNamedAndAWrongOneIsAnError) {
                                           {"t5(buckets=8", "column"},
                                           {"t5(buckets=16)", "'t5.table' must have shape"},
                                           {"alibi", "no trained tensor 't5.table'"},
-                                          {"rope(axes=2)", "axes"}}) {
+                                          {"rope(axes=2)", "no trained tensor"}}) {
     c.encoding = encoding;
     const std::string what = message();
     EXPECT_NE(what.find(expected), std::string::npos) << what;
@@ -369,9 +369,9 @@ TEST(File, ThatIsWrongIsRefusedInOneLine) {
       {"unknown key", [](Json& d, Json&, Json&) { d["extra"] = 1; }, {"extra"}},
       {"no id", [](Json&, Json& one, Json&) { one.erase("id"); }, {"cases[0]", "id"}},
       {"id no text", [](Json&, Json& one, Json&) { one["id"] = 3; }, {"cases[0]", "id"}},
-      {"no encoding", [](Json&, Json& one, Json&) { one.erase("encoding"); }, {"'small'", "encoding"}},
-      {"unknown case key", [](Json&, Json& one, Json&) { one["casual"] = true; }, {"'small'", "casual"}},
-      {"no inputs", [](Json&, Json& one, Json&) { one.erase("inputs"); }, {"'small'", "inputs"}},
+      {"no encoding", [](Json&, Json& one, Json&) { one.erase("encoding"); }, {"cases[0]", "encoding"}},
+      {"unknown case key", [](Json&, Json& one, Json&) { one["casual"] = true; }, {"cases[0]", "casual"}},
+      {"no inputs", [](Json&, Json& one, Json&) { one.erase("inputs"); }, {"cases[0]", "inputs"}},
       {"no q", [](Json&, Json&, Json& in) { in.erase("q"); }, {"'q' is missing"}},
       {"unknown input", [](Json&, Json&, Json& in) { in["position_k"] = in["q"]; }, {"inputs", "position_k"}},
       {"tensor no object", [](Json&, Json&, Json& in) { in["q"] = "q"; }, {"inputs.q", "shape"}},

@@ -354,7 +354,8 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   }
   const auto tensors = [](const char* name) {
     std::map<std::string, Json> found;
-    for (const Json& tensor : catalogue_entry(name)["trained"]) found[tensor["name"].get<std::string>()] = tensor;
+    const Json entry = catalogue_entry(name);
+    for (const Json& tensor : entry["trained"]) found[tensor["name"].get<std::string>()] = tensor;
     return found;
   };
   EXPECT_EQ(tensors("t5").at("t5.table")["shape"], Json::array({32, "H"}));

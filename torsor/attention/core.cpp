@@ -489,7 +489,7 @@ Attended reference_attention(const CoreInput& input, const ReferenceLimits& limi
 bool plain_attention_applies(const CoreInput& input) {
   const Mask& mask = input.mask;
   return input.biases.empty() && input.decays.empty() && input.logit_scales.empty() && !input.carried &&
-         !input.need_lse && !mask.window && !mask.key_lengths.defined() && !mask.offsets.defined() &&
+         !input.need_lse && input.scale > 0 && !mask.window && !mask.key_lengths.defined() && !mask.offsets.defined() &&
          !mask.query_documents.defined() && (!mask.causal || input.q.size(2) == input.k.size(2)) &&
          input.q.size(2) > 0 && input.k.size(2) > 0 && input.q.size(3) == input.v.size(3) && all_finite(input);
 }
