@@ -90,8 +90,8 @@ class Subject {
 /// The part of a placed call: tokens [first, first + count).
 Placed slice(const Placed& placed, std::int64_t first, std::int64_t count);
 
-/// Largest Euclidean error of a row (the last axis) relative to that row; a row of zeros counts absolutely. NaN counts
-/// as infinite.
+/// The largest Euclidean error of a row, relative to the row or, where its values cancel, to the usual (root mean
+/// square) row of the tensor.
 double row_error(const at::Tensor& found, const at::Tensor& wanted);
 /// Largest error relative to the largest value of `wanted`.
 double tensor_error(const at::Tensor& found, const at::Tensor& wanted);
