@@ -40,7 +40,9 @@ sanitize: setup
 	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/sanitize-all --parallel $(JOBS) --output-on-failure $(ARGS)
 
 ## Compare encodings on the built-in text; a repeated call goes on where the last one stopped. More options: ARGS='...'
-compare: build
+compare: setup
+	$(call configure,release)
+	@cmake --build build/release --parallel $(JOBS) --target torsor >&2
 	@build/release/bin/torsor compare --profile quick --out torsor-compare --resume $(ARGS)
 
 ## Format every C++ file in place

@@ -82,17 +82,16 @@ def rate_at(done, steps, peak=3e-3, warmup=30, final=0.1):
 
 
 def train(start, encoding, layers, heads, kv_heads):
-    """Losses of every batch, and tokens per second of the steps after the first."""
+    """Losses of every batch, and tokens per second of the middle step of all but the first."""
     batches = start["batches"]
     model = Eager({n: t for n, t in start.items() if n != "batches"}, encoding, layers, heads, kv_heads)
     exempt = lambda n: "norm" in n or ".position." in n
     groups = [{"params": [t for n, t in model.w.items() if not exempt(n)], "weight_decay": 0.1},
               {"params": [t for n, t in model.w.items() if exempt(n)], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=3e-3, betas=(0.9, 0.95), eps=1e-8, fused=True)
-    losses, begin = [], None
+    losses, taken = [], []
     for step, windows in enumerate(batches):
-        if step == 1:
-            begin = time.perf_counter()
+        begin = time.perf_counter()
         for group in optimizer.param_groups:
             group["lr"] = rate_at(step, len(batches))
         optimizer.zero_grad(set_to_none=True)
@@ -101,8 +100,9 @@ def train(start, encoding, layers, heads, kv_heads):
         torch.nn.utils.clip_grad_norm_(model.w.values(), 1.0)
         optimizer.step()
         losses.append(loss.item())
-    tokens = batches.shape[1] * (batches.shape[2] - 1) * (len(batches) - 1)
-    return losses, tokens / (time.perf_counter() - begin) if len(batches) > 1 else None
+        taken.append(time.perf_counter() - begin)
+    tokens = batches.shape[1] * (batches.shape[2] - 1)
+    return losses, tokens / statistics.median(taken[1:]) if len(batches) > 1 else None
 
 
 def ours(binary, encoding, *options):

@@ -18,7 +18,7 @@ set_target_properties(torsor_library PROPERTIES OUTPUT_NAME torsor EXPORT_NAME t
 target_compile_features(torsor_library INTERFACE cxx_std_20)
 target_include_directories(torsor_library INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-target_link_libraries(torsor_library INTERFACE nlohmann_json::nlohmann_json Threads::Threads)
+target_link_libraries(torsor_library INTERFACE nlohmann_json::nlohmann_json Threads::Threads hwy::hwy)
 if(TORSOR_WITH_TORCH)
   target_link_libraries(torsor_library INTERFACE Torsor::torch)
 endif()

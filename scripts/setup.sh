@@ -76,6 +76,7 @@ need ninja-build has_program ninja
 need git has_program git
 need nlohmann-json3-dev has_header nlohmann/json.hpp
 need libcli11-dev has_header CLI/CLI.hpp
+need libhwy-dev has_header hwy/highway.h
 need libgtest-dev has_header gtest/gtest.h
 if [ -z "${TORSOR_PYTHON:-}${TORSOR_TORCH_DIR:-}" ]; then
   need python3 has_program python3

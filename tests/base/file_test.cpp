@@ -272,6 +272,27 @@ TEST(AtomicFile, WritersAtOnceLeaveOneWholeFile) {
   EXPECT_EQ(folder.names(), Names{"f"});
 }
 
+TEST(FolderClaim, OneAtATimeAndGivenBack) {
+  TestFolder folder;
+  {
+    const FolderClaim claim(folder.path());
+    EXPECT_EQ(error_of([&] { const FolderClaim second(folder.path()); }),
+              "cannot write '" + folder.path() + "': another process is working in this folder");
+  }
+  const FolderClaim again(folder.path());
+  EXPECT_EQ(error_of([&] { const FolderClaim none(folder / "none"); }),
+            "cannot write '" + (folder / "none") + "': No such file or directory");
+}
+
+TEST(FolderClaim, RemovesWhatKilledWritersLeft) {
+  TestFolder folder;
+  for (const char* name : {".torsor-12-0.tmp", ".torsor-99999-17.tmp", ".torsor-12-0.json", "torsor-1-2.tmp", "f"})
+    folder.put(name, "x");
+  std::filesystem::create_directory(folder / ".torsor-1-1.tmp");
+  const FolderClaim claim(folder.path());
+  EXPECT_EQ(folder.names(), (Names{".torsor-1-1.tmp", ".torsor-12-0.json", "f", "torsor-1-2.tmp"}));
+}
+
 TEST(AppendFile, AppendsLinesThatOthersSeeAtOnce) {
   TestFolder folder;
   const std::string path = folder / "log";

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "torsor/attention/moves.h"
+#include "torsor/attention/plain.h"
 #include "torsor/base/error.h"
 #include "torsor/encoding/own_tokens.h"
 
@@ -103,8 +104,9 @@ at::Tensor absent_queries(const Side& query) {
 at::Tensor move(const at::Tensor& x, const std::vector<Move>& moves, Role role, const Encoding& encoding,
                 const AttendOptions& options) {
   if (moves.empty() && !options.after_moves) return x;
-  const at::Tensor bad = at::isfinite(x).all(-1, true).logical_not();
-  const bool clean = !bad.any().item<bool>();
+  const bool clean = all_finite(x);
+  at::Tensor bad;
+  if (!clean) bad = at::isfinite(x).all(-1, true).logical_not();
   at::Tensor moved =
       apply_moves(clean ? x : x.masked_fill(bad, 0), moves, role, encoding.group(), encoding.dimensions().precision);
   if (options.after_moves) moved = options.after_moves(moved, role);

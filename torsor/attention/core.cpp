@@ -12,6 +12,7 @@
 
 #include "torsor/attention/evaluate.h"
 #include "torsor/attention/moves.h"
+#include "torsor/attention/plain.h"
 #include "torsor/base/error.h"
 
 namespace torsor {
@@ -154,9 +155,8 @@ struct Cleaned {
 };
 
 Cleaned clean(const at::Tensor& tensor) {
-  const at::Tensor finite = at::isfinite(tensor);
-  if (finite.all().item<bool>()) return {tensor, {}};
-  const at::Tensor bad = finite.logical_not();
+  if (all_finite(tensor)) return {tensor, {}};
+  const at::Tensor bad = at::isfinite(tensor).logical_not();
   return {tensor.masked_fill(bad, 0), bad};
 }
 
@@ -441,11 +441,6 @@ BlockResult recomputed_block(const CoreInput& input, std::int64_t first_query, s
   return result;
 }
 
-bool all_finite(const CoreInput& input) {
-  const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all(); };
-  return finite(input.q).logical_and(finite(input.k)).logical_and(finite(input.v)).item<bool>();
-}
-
 /// Numbers that one pair costs at the widest moment of its evaluation, relative to its logit.
 std::int64_t numbers_per_pair(const CoreInput& input) {
   std::int64_t most = 1;
@@ -491,7 +486,8 @@ bool plain_attention_applies(const CoreInput& input) {
   return input.biases.empty() && input.decays.empty() && input.logit_scales.empty() && !input.carried &&
          !input.need_lse && input.scale > 0 && !mask.window && !mask.key_lengths.defined() && !mask.offsets.defined() &&
          !mask.query_documents.defined() && (!mask.causal || input.q.size(2) == input.k.size(2)) &&
-         input.q.size(2) > 0 && input.k.size(2) > 0 && input.q.size(3) == input.v.size(3) && all_finite(input);
+         input.q.size(2) > 0 && input.k.size(2) > 0 && input.q.size(3) == input.v.size(3) && all_finite(input.q) &&
+         all_finite(input.k) && all_finite(input.v);
 }
 
 Attended plain_attention(const CoreInput& input) {

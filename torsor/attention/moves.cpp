@@ -1,6 +1,11 @@
 #include "torsor/attention/moves.h"
 
-#include "torsor/base/error.h"
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "torsor/attention/plain.h"
+#include "torsor/kernel/rotate.h"
 
 namespace torsor {
 namespace {
@@ -79,6 +84,80 @@ at::Tensor change_span(const at::Tensor& x, const HeadRange& heads, std::int64_t
   return at::cat(pieces, 1);
 }
 
+/// What a kernel needs to know of `planes` for one side; the sizes and pointers are filled in later.
+kernel::Rotation rotation_of(const Planes& planes, Role role, std::int64_t group) {
+  const HeadRange heads = side_range(planes.heads, role, group);
+  kernel::Rotation rotation;
+  rotation.first_head = heads.begin;
+  rotation.last_head = heads.end;
+  // One row for all heads has the stride 0, whatever stands here.
+  rotation.heads_a_row = role == Role::Query ? group : 1;
+  rotation.offset = planes.offset;
+  rotation.width = planes.width;
+  rotation.blocks = planes.blocks;
+  rotation.interleaved = planes.layout == Layout::Interleaved;
+  return rotation;
+}
+
+/// Carries out `rotation` in one pass over x. Fixed tables: their gradients are not asked for.
+struct FusedTurn : public torch::autograd::Function<FusedTurn> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cosine,
+                            const at::Tensor& sine, kernel::Rotation rotation) {
+    context->save_for_backward({cosine, sine});
+    context->saved_data["rotation"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(rotation));
+    const at::Tensor input = x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+    const at::Tensor out = at::empty_like(input);  // dense, in the order of x, so its gradient needs no copy
+    const auto strides = [](const at::Tensor& tensor) {
+      const auto of = [&](std::int64_t axis) { return tensor.size(axis) == 1 ? 0 : tensor.stride(axis); };
+      return std::array<std::int64_t, 3>{of(0), of(1), of(2)};
+    };
+    rotation.element = element_of(x.scalar_type());
+    rotation.x = input.const_data_ptr();
+    rotation.out = out.data_ptr();
+    rotation.sizes = {x.size(0), x.size(1), x.size(2)};
+    rotation.channels = x.size(3);
+    rotation.x_strides = strides(input);
+    rotation.out_strides = strides(out);
+    rotation.cosine = cosine.const_data_ptr();
+    rotation.sine = sine.const_data_ptr();
+    rotation.table_strides = strides(cosine);
+    const std::int64_t rows = x.size(0) * x.size(2);
+    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, x.size(1) * x.size(3)));
+    at::parallel_for(0, rows, grain,
+                     [&](std::int64_t first, std::int64_t last) { kernel::rotate(rotation, first, last); });
+    return out;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    kernel::Rotation rotation = static_cast<Held*>(context->saved_data["rotation"].toCapsule().get())->rotation;
+    rotation.back = !rotation.back;
+    return {FusedTurn::apply(gradients[0], saved[0], saved[1], rotation), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+  struct Held : public torch::CustomClassHolder {
+    explicit Held(const kernel::Rotation& held) : rotation(held) {}
+    kernel::Rotation rotation;
+  };
+};
+
+/// Whether one pass serves: memory that kernels read, tables that are not trained, and an arithmetic that is the
+/// kernel's (in float32 and float64 the order of Hugging Face is the same; in bfloat16 it rounds in between).
+bool fused_turn_applies(const at::Tensor& x, const Planes& planes, Precision precision) {
+  const bool trained = at::GradMode::is_enabled() && (planes.cosine.requires_grad() || planes.sine.requires_grad());
+  return !trained && is_plain(x) && is_plain(planes.cosine) && is_plain(planes.sine) && x.size(3) > 0 &&
+         (precision == Precision::Exact || x.scalar_type() != at::kBFloat16);
+}
+
+at::Tensor fused_turn(const at::Tensor& x, const Planes& planes, Role role, std::int64_t group) {
+  const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto table = [&](const at::Tensor& given) {
+    return given.detach().to(wide).expand({-1, -1, x.size(2), planes.width / 2}).contiguous();
+  };
+  return FusedTurn::apply(x, table(planes.cosine), table(planes.sine), rotation_of(planes, role, group));
+}
+
 }  // namespace
 
 at::Tensor apply_moves(const at::Tensor& x, const std::vector<Move>& moves, Role role, std::int64_t group,
@@ -94,6 +173,10 @@ at::Tensor apply_moves(const at::Tensor& x, const std::vector<Move>& moves, Role
     }
     const Planes& planes = std::get<Planes>(move);
     if (planes.width == 0) continue;
+    if (fused_turn_applies(moved, planes, precision)) {
+      moved = fused_turn(moved, planes, role, group);
+      continue;
+    }
     moved = change_span(moved, side_range(planes.heads, role, group), planes.offset, planes.width,
                         [&](const at::Tensor& own) { return turn_span(own, planes, role, group, precision); });
   }

@@ -1,6 +1,7 @@
 #include "torsor/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@ namespace torsor {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What a temporary file of AtomicFile is called; the process number stands between.
+constexpr std::string_view temporary_prefix = ".torsor-", temporary_suffix = ".tmp";
 
 constexpr std::size_t buffer_size = std::size_t{1} << 16;
 // Linux moves at most 2^31 - 4096 bytes in one call, macOS refuses more than 2^31 - 1.
@@ -203,7 +207,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
   static std::atomic<std::uint64_t> counter{0};
   const std::string folder = folder_of(target_);
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
-    const std::string name = str(folder, "/.torsor-", ::getpid(), '-', counter.fetch_add(1), ".tmp");
+    const std::string name =
+        str(folder, '/', temporary_prefix, ::getpid(), '-', counter.fetch_add(1), temporary_suffix);
     descriptor_ = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL, keep_mode ? 0600 : mode);
     if (descriptor_ >= 0) {
       temporary_ = name;
@@ -317,6 +322,27 @@ void AppendFile::sync() {
   const int reason = sync_descriptor(descriptor_);
   if (reason != 0 && reason != EINVAL) fail(reason);
 }
+
+FolderClaim::FolderClaim(const std::string& path) {
+  check_path(path, fail_write);
+  descriptor_ = open_retrying(path, O_RDONLY | O_DIRECTORY);
+  if (descriptor_ < 0) fail_write(path, reason_text(errno));
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    if (reason != EWOULDBLOCK) return;  // no locks here
+    ::close(descriptor_);
+    fail_write(path, "another process is working in this folder");
+  }
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.rfind(temporary_prefix, 0) == 0 && name.size() > temporary_suffix.size() &&
+                      name.compare(name.size() - temporary_suffix.size(), std::string::npos, temporary_suffix) == 0;
+    if (ours && entry.symlink_status(ignored).type() == fs::file_type::regular) fs::remove(entry.path(), ignored);
+  }
+}
+
+FolderClaim::~FolderClaim() { ::close(descriptor_); }
 
 MappedFile::MappedFile(const std::string& path) {
   check_path(path, fail_read);

@@ -91,6 +91,22 @@ class AppendFile {
   int descriptor_ = -1;
 };
 
+/// Claims a folder for one process at a time, as long as the object lives; the system gives it back when the process is
+/// killed. What writers that were killed have left in the folder (temporary files of AtomicFile) is removed, which is
+/// safe only because nobody else works there.
+class FolderClaim {
+ public:
+  /// Throws Error when the folder does not exist or another process has claimed it. File systems that know no locks
+  /// are taken as unclaimed, and nothing is removed there.
+  explicit FolderClaim(const std::string& path);
+  ~FolderClaim();
+  FolderClaim(const FolderClaim&) = delete;
+  FolderClaim& operator=(const FolderClaim&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
 /// A file mapped read-only into memory. The bytes stay valid as long as the object, also when the file is replaced by
 /// renaming; a file that another process shortens in place must not be read through it.
 class MappedFile {

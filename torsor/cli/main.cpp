@@ -7,6 +7,7 @@
 #include <new>
 
 #include "torsor/base/error.h"
+#include "torsor/base/memory.h"
 #include "torsor/cli/common.h"
 
 #ifndef TORSOR_VERSION
@@ -116,4 +117,7 @@ int guarded_main(int argc, char** argv) {
 
 }  // namespace torsor
 
-int main(int argc, char** argv) { return torsor::guarded_main(argc, argv); }
+int main(int argc, char** argv) {
+  torsor::keep_freed_memory();
+  return torsor::guarded_main(argc, argv);
+}

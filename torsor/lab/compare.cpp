@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
@@ -99,6 +100,8 @@ class Comparison {
   }
 
   void claim_folder() {
+    make_directories(control_.folder);
+    claim_.emplace(control_.folder);
     const std::string path = control_.folder + "/results.json";
     const std::string mark = control_.folder + "/plan.json";
     const bool present = std::filesystem::exists(path) || std::filesystem::exists(mark);
@@ -241,6 +244,7 @@ class Comparison {
   const CompareControl& control_;
   LmData data_;
   EvaluationPlan evaluation_;
+  std::optional<FolderClaim> claim_;
   Json config_;
   Json runs_ = Json::array();
   std::vector<Json> effects_;

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <thread>
 
+#include "torsor/base/memory.h"
+
 #ifndef TORSOR_VERSION
 #define TORSOR_VERSION "unknown"
 #endif
@@ -51,6 +53,7 @@ Json describe_machine() {
 }
 
 void reset_peak_memory() {
+  hand_back_freed_memory();
   // "5" resets the high-water mark VmHWM (proc(5)).
   std::ofstream file("/proc/self/clear_refs");
   if (file) file << "5";

@@ -68,6 +68,7 @@ RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& c
   // What the data refuses is refused before anything is written.
   BatchSampler(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length), plan.seed);
   make_directories(control.folder);
+  const FolderClaim claim(control.folder);
   TrainOptions options;
   options.configuration = plan_to_json(plan);
   options.configuration["data_sha256"] = data.sha256;

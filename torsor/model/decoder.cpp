@@ -4,13 +4,10 @@
 #include <functional>
 
 #include "torsor/base/random.h"
+#include "torsor/model/fused.h"
 
 namespace torsor {
 namespace {
-
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return at::rms_norm(x, {x.size(-1)}, weight, eps);
-}
 
 /// A matrix product in `dtype`, from and to whatever the caller holds.
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype) {
@@ -172,7 +169,7 @@ at::Tensor Decoder::block(const Layer& layer, std::int64_t index, const at::Tens
   const at::Tensor attended = input + project(mixed.transpose(1, 2).reshape({batch, tokens, -1}), layer.o, dtype);
 
   const at::Tensor u = rms_norm(attended, layer.mlp_norm, c.norm_eps);
-  const at::Tensor gated = at::silu(project(u, layer.gate, dtype)) * project(u, layer.up, dtype);
+  const at::Tensor gated = swiglu(project(u, layer.gate, dtype), project(u, layer.up, dtype));
   return attended + project(gated, layer.down, dtype);
 }
 
