@@ -58,7 +58,7 @@ format-check:
 tidy:
 	@scripts/setup.sh --tools
 	$(call configure,tidy)
-	@$(TIDY) -quiet -j $(JOBS) -p build/tidy '$(FILES)'
+	@$(TIDY) -quiet -j $(JOBS) -p build/tidy -extra-arg=-Wno-unknown-warning-option '$(FILES)'
 
 ## Remove what was built; caches outside the checkout stay
 clean:

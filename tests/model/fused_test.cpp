@@ -58,7 +58,7 @@ TEST(Fused, RmsNormInEveryLayout) {
       drawn({2, 6, 4, 8}, 3).transpose(1, 2),  // heads before tokens, as queries are
       drawn({2, 5, 32}, 4).narrow(2, 3, 17),   // gaps between rows: the plain way
       drawn({2, 16, 5}, 5).transpose(1, 2),    // channels far apart: the plain way
-      drawn({5, 1}, 6) + 3,
+      drawn({5, 2}, 6),
       drawn({1, 1, 300}, 7),
       drawn({4, 12}, 8).unsqueeze(0).expand({3, 4, 12})};
   for (const at::Tensor& x : layouts) {

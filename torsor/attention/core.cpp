@@ -137,7 +137,7 @@ at::Tensor add_to_heads(const at::Tensor& sum, const at::Tensor& part, const Hea
 
 at::Tensor heads_factor(const LogitScale& scale, std::int64_t first_query, std::int64_t queries, std::int64_t all_heads,
                         at::ScalarType dtype) {
-  const at::Tensor own = scale.query.narrow(1, first_query, queries).to(dtype).unsqueeze(1).unsqueeze(-1);
+  at::Tensor own = scale.query.narrow(1, first_query, queries).to(dtype).unsqueeze(1).unsqueeze(-1);
   if (scale.heads.size() == all_heads) return own;
   std::vector<at::Tensor> pieces;
   if (scale.heads.begin > 0) pieces.push_back(at::ones_like(own).expand({-1, scale.heads.begin, -1, -1}));
@@ -368,7 +368,7 @@ void scatter_tensors(CoreInput& input, const std::vector<at::Tensor>& tensors) {
 
 struct RecomputedBlock : public torch::autograd::Function<RecomputedBlock> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
-                                                std::shared_ptr<BlockCall> call, at::TensorList tensors) {
+                                                const std::shared_ptr<BlockCall>& call, at::TensorList tensors) {
     at::NoGradGuard no_grad;
     BlockCall own = *call;
     scatter_tensors(own.input, tensors.vec());

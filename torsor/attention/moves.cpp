@@ -106,7 +106,7 @@ struct FusedTurn : public torch::autograd::Function<FusedTurn> {
     context->save_for_backward({cosine, sine});
     context->saved_data["rotation"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(rotation));
     const at::Tensor input = x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
-    const at::Tensor out = at::empty_like(input);  // dense, in the order of x, so its gradient needs no copy
+    at::Tensor out = at::empty_like(input);  // dense, in the order of x, so its gradient needs no copy
     const auto strides = [](const at::Tensor& tensor) {
       const auto of = [&](std::int64_t axis) { return tensor.size(axis) == 1 ? 0 : tensor.stride(axis); };
       return std::array<std::int64_t, 3>{of(0), of(1), of(2)};

@@ -27,7 +27,7 @@ struct TrainArguments {
   bool resume = false;
 };
 
-int run_train(TrainArguments arguments, const CommonOptions& common) {
+int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("train needs --out, the folder of the run");
   RunPlan plan = arguments.plan;
   plan.encoding = print(parse(arguments.encoding));

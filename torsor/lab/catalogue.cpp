@@ -244,7 +244,7 @@ std::string catalogue_text(const std::string& name) {
     const Json& cache = json["cache"];
     text += str("\nKV cache: keys ", plain_text(cache["keys"]), "\n  shift: ", plain_text(cache["shift"]),
                 "\n  evict: ", plain_text(cache["evict"]), "\n");
-    if (cache["note"] != "") text += str("  ", plain_text(cache["note"]), "\n");
+    if (!plain_text(cache["note"]).empty()) text += str("  ", plain_text(cache["note"]), "\n");
   }
   return text + str("\nSource: ", info.source, "\nMore: docs/encodings/", info.page, ".md\n");
 }

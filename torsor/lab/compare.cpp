@@ -90,7 +90,8 @@ class Comparison {
     if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
       throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ",
                       control_.expected_data));
-    BatchSampler(data_.train, static_cast<std::size_t>(plan_.run.batch), static_cast<std::size_t>(plan_.run.length), 0);
+    const BatchSampler refusing(data_.train, static_cast<std::size_t>(plan_.run.batch),
+                                static_cast<std::size_t>(plan_.run.length), 0);
     std::vector<std::size_t> lengths(plan_.eval_lengths.begin(), plan_.eval_lengths.end());
     evaluation_ = evaluation_windows(data_.valid, lengths, static_cast<std::size_t>(plan_.eval_spans));
     config_ = compare_to_json(plan_);

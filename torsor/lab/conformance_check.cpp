@@ -29,7 +29,7 @@ std::string planned_name(const Expression& expression) {
   for (const Term& term : expression.terms) {
     if (kPlanned.count(term.name) != 0 && find_name(term.name) == nullptr) return term.name;
     for (const Item& item : term.operands)
-      if (const std::string inner = planned_name(item.expression); !inner.empty()) return inner;
+      if (std::string inner = planned_name(item.expression); !inner.empty()) return inner;
   }
   return "";
 }
@@ -196,8 +196,7 @@ class ThroughCache {
           options.positions.equal(sides_.query.positions.narrow(1, first, n)) &&
           (!options.documents.defined() || options.documents.equal(sides_.query.documents.narrow(1, first, n)));
       if (same) {
-        const Attended one =
-            cache_.attend(q_.narrow(2, first, n), piece(k_, 2, have_, n), piece(v_, 2, have_, n), options);
+        Attended one = cache_.attend(q_.narrow(2, first, n), piece(k_, 2, have_, n), piece(v_, 2, have_, n), options);
         for (std::int64_t& have : have_) have += n;
         return one;
       }

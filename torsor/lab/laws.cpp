@@ -57,7 +57,7 @@ struct Tester {
   }
 
   at::Tensor normal(const std::vector<std::int64_t>& shape) {
-    const at::Tensor tensor = at::empty(shape, at::kDouble);
+    at::Tensor tensor = at::empty(shape, at::kDouble);
     double* values = tensor.data_ptr<double>();
     for (std::int64_t i = 0; i < tensor.numel(); ++i) values[i] = random.normal();
     return tensor;

@@ -66,7 +66,8 @@ TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data,
 RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {
   Decoder model = make_model(plan, data.train.vocabulary_size);
   // What the data refuses is refused before anything is written.
-  BatchSampler(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length), plan.seed);
+  const BatchSampler refusing(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
+                              plan.seed);
   make_directories(control.folder);
   const FolderClaim claim(control.folder);
   TrainOptions options;

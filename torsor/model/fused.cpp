@@ -34,7 +34,7 @@ at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like) {
 
 struct RmsNorm : public torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, double eps) {
-    const at::Tensor y = at::empty_like(x), inverse = at::empty({x.numel() / x.size(-1)}, x.options());
+    at::Tensor y = at::empty_like(x), inverse = at::empty({x.numel() / x.size(-1)}, x.options());
     at::parallel_for(0, inverse.numel(), rows_a_task(x), [&](std::int64_t first, std::int64_t last) {
       kernel::rms_norm(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), static_cast<float>(eps), x.size(-1),
                        first, last, y.data_ptr<float>(), inverse.data_ptr<float>());
@@ -77,7 +77,7 @@ struct RmsNorm : public torch::autograd::Function<RmsNorm> {
 
 struct SwiGlu : public torch::autograd::Function<SwiGlu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
-    const at::Tensor y = at::empty_like(gate);
+    at::Tensor y = at::empty_like(gate);
     at::parallel_for(0, gate.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
       kernel::swiglu(gate.const_data_ptr<float>() + begin, up.const_data_ptr<float>() + begin, end - begin,
                      y.data_ptr<float>() + begin);

@@ -49,7 +49,7 @@ std::string difference_at(const std::string& path, const Json* there, const Json
   if (both && there->is_object() && here->is_object()) {
     for (const Json* side : {there, here}) {
       for (const auto& [key, ignored] : side->items()) {
-        const std::string found =
+        std::string found =
             difference_at(path.empty() ? key : str(path, '.', key), member(*there, key), member(*here, key));
         if (!found.empty()) return found;
       }
@@ -58,8 +58,8 @@ std::string difference_at(const std::string& path, const Json* there, const Json
   }
   if (both && there->is_array() && here->is_array()) {
     for (std::size_t i = 0; i < std::max(there->size(), here->size()); ++i) {
-      const std::string found = difference_at(str(path, '[', i, ']'), i < there->size() ? &(*there)[i] : nullptr,
-                                              i < here->size() ? &(*here)[i] : nullptr);
+      std::string found = difference_at(str(path, '[', i, ']'), i < there->size() ? &(*there)[i] : nullptr,
+                                        i < here->size() ? &(*here)[i] : nullptr);
       if (!found.empty()) return found;
     }
     return {};

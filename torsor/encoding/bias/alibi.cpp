@@ -21,7 +21,7 @@ std::vector<double> all_slopes(std::int64_t heads, double max_exponent) {
 
 class Alibi : public Encoding {
  public:
-  Alibi(const Dimensions& dimensions, std::string prefix, double max_exponent, bool learn)
+  Alibi(const Dimensions& dimensions, const std::string& prefix, double max_exponent, bool learn)
       : Encoding(dimensions),
         slopes_name_(prefix + ".slopes"),
         max_exponent_(max_exponent),

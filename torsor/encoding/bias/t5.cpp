@@ -10,7 +10,7 @@ namespace {
 
 class T5 : public Encoding {
  public:
-  T5(const Dimensions& dimensions, std::string prefix, Buckets rule, bool shared)
+  T5(const Dimensions& dimensions, const std::string& prefix, Buckets rule, bool shared)
       : Encoding(dimensions), table_name_(prefix + ".table"), rule_(rule), shared_(shared) {}
 
   Traits traits() const override {

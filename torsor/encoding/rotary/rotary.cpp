@@ -91,7 +91,7 @@ std::vector<double> Rotary::frequencies(double base, double /*length*/) const {
 
 at::Tensor Rotary::frequencies_float32(double base, double /*length*/) const {
   const at::Tensor exponent = at::arange(0, 2 * spec_.live, 2, at::kLong).to(at::kFloat) / spec_.exponent_width;
-  const at::Tensor turning = at::pow(at::Scalar(base), exponent).reciprocal();
+  at::Tensor turning = at::pow(at::Scalar(base), exponent).reciprocal();
   if (spec_.live == spec_.block_planes()) return turning;
   return at::cat({turning, at::zeros({spec_.block_planes() - spec_.live})});
 }
