@@ -257,8 +257,19 @@ CoreInput ask_for_core(const Encoding& encoding, const Question& question, const
   return input;
 }
 
+/// Below so many keys libtorch's own attention trains faster than the fused kernel, which packs its operands first;
+/// bench/README.md has the figures.
+static constexpr std::int64_t fewest_fused_keys = 512;
+
 Attended run_core(const CoreInput& input, Path path) {
-  if (path == Path::Auto && plain_attention_applies(input)) return plain_attention(input);
+  if (path == Path::Reference) return reference_attention(input);
+  const bool few = path == Path::Auto && input.k.size(2) < fewest_fused_keys;
+  if (few && plain_attention_applies(input)) return plain_attention(input);
+  if (fused_attention_applies(input)) return fused_attention(input);
+  if (path == Path::Fused)
+    throw NotFused(
+        "attend: this call does not lower to the fused kernel (dtype, device, a bias, a decay or what is carried)");
+  if (plain_attention_applies(input)) return plain_attention(input);
   return reference_attention(input);
 }
 

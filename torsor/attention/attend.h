@@ -17,8 +17,15 @@
 
 namespace torsor {
 
-/// Who computes. Auto takes the fastest path that computes exactly this call.
-enum class Path { Auto, Reference };
+/// Who computes. Auto takes the fastest path that computes exactly this call; Fused throws NotFused where the fused
+/// kernel does not.
+enum class Path { Auto, Reference, Fused };
+
+/// A call that was asked of the fused kernel and has no form there.
+class NotFused : public Refusal {
+ public:
+  using Refusal::Refusal;
+};
 
 struct AttendOptions {
   at::Tensor positions;        ///< (B, Tk, axes) of the keys, any real dtype; undefined = 0, 1, 2 ...

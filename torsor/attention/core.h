@@ -66,6 +66,14 @@ std::int64_t reference_block(const CoreInput& input, const ReferenceLimits& limi
 /// recomputes each block instead of keeping it, to the same bits.
 Attended reference_attention(const CoreInput& input, const ReferenceLimits& limits = {});
 
+/// True when the fused kernel computes this call: float32 on the CPU, causal or not, with any mask; biases that it has
+/// a form for (linear and potential at any positions; table, log, power and cosine where positions step by one), no
+/// decay and nothing carried; every number finite.
+bool fused_attention_applies(const CoreInput& input);
+/// The fused kernel (kernel/attention.h), with autograd: gradients of q, k, v and every trained tensor of the biases,
+/// once (a gradient of a gradient throws Error). O(T) memory.
+Attended fused_attention(const CoreInput& input);
+
 /// True when libtorch's scaled_dot_product_attention computes exactly this call: no bias, no decay, no factor a query,
 /// nothing carried, nothing masked beyond causal order of square shapes, and every number finite (it carries NaN of a
 /// value to queries that do not see it, and loses NaN of a query on the way).

@@ -8,12 +8,9 @@
 namespace torsor {
 namespace {
 
-/// True when every row is the same (expanded) and steps by exactly one: then a bias of the distance needs one value a
-/// distance instead of one a pair.
+/// True when a row steps by exactly one: then a bias of the distance needs one value a distance instead of one a pair.
 bool steps_by_one(const at::Tensor& positions) {
-  if (positions.size(0) != 1) return false;
-  if (positions.size(1) < 2) return true;
-  return positions.diff(1, 1).eq(1).all().item<bool>();
+  return positions.size(1) < 2 || positions.diff(1, 1).eq(1).all().item<bool>();
 }
 
 at::Tensor one_row(const at::Tensor& positions) {
@@ -166,7 +163,8 @@ class Evaluator {
   template <class Function>
   at::Tensor by_distance(Function f) const {
     const std::int64_t q = block_.queries, k = block_.keys;
-    if (q * k < 2 * (q + k) || !steps_by_one(query_) || !steps_by_one(key_)) return f(distance());
+    const bool one_row = query_.size(0) == 1 && key_.size(0) == 1;
+    if (q * k < 2 * (q + k) || !one_row || !steps_by_one(query_) || !steps_by_one(key_)) return f(distance());
     const double farthest = (query_.select(1, q - 1) - key_.select(1, 0)).item<double>();
     // Falling distances: entry s belongs to farthest - s, and query i starts at entry q - 1 - i.
     const at::Tensor n = farthest - at::arange(q + k - 1, query_.options());
@@ -180,6 +178,23 @@ class Evaluator {
 };
 
 }  // namespace
+
+at::Tensor evaluate_at_distances(const BiasForm& bias, const at::Tensor& n, at::ScalarType dtype) {
+  const bool of_distance = std::holds_alternative<LinearForm>(bias.form) ||
+                           std::holds_alternative<TableForm>(bias.form) || std::holds_alternative<LogForm>(bias.form) ||
+                           std::holds_alternative<PowerForm>(bias.form) ||
+                           std::holds_alternative<CosineForm>(bias.form);
+  if (!of_distance) return {};
+  // One query at the position 0 and keys at minus the distances.
+  Block block;
+  block.queries = 1;
+  block.keys = n.size(0);
+  block.query_positions = at::zeros({1, 1}, n.options());
+  block.key_positions = -n.unsqueeze(0);
+  block.dtype = dtype;
+  const at::Tensor values = evaluate_form(bias, block);  // (1, heads | 1, 1, S)
+  return values.squeeze(0).squeeze(1).expand({bias.heads.size(), n.size(0)});
+}
 
 at::Tensor evaluate_form(const BiasForm& bias, const Block& block) {
   return std::visit(Evaluator(bias, block), bias.form);

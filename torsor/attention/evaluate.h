@@ -22,6 +22,10 @@ struct Block {
 /// Throws Error when a gated or path form meets a visible pair with a negative distance.
 at::Tensor evaluate_form(const BiasForm& bias, const Block& block);
 
+/// The values of a form at the distances n (S) float64, (heads, S) in `dtype`; undefined for a form that reads more
+/// than the distance of a pair.
+at::Tensor evaluate_at_distances(const BiasForm& bias, const at::Tensor& n, at::ScalarType dtype);
+
 /// CoPE's bias from the finished logits (B, H, queries, keys) of its heads, -inf where masked.
 at::Tensor evaluate_content(const ContentForm& form, const at::Tensor& logits, const Block& block);
 

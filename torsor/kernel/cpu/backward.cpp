@@ -59,7 +59,7 @@ class BackwardWorker {
         dlse_(dlse),
         gradients_(gradients),
         tile_(call, keys),
-        value_row_(round_up(call.value_width, panel_width())),
+        value_row_(round_up(call.value_width, lanes())),
         douts_(floats(query_tile * value_row_)),
         slopes_(floats(query_tile * key_tile)),
         dqueries_(floats(query_tile * tile_.query_row())),
@@ -111,7 +111,7 @@ class BackwardWorker {
     for (std::int64_t c = 0; c < width; c += panel) {
       const std::int64_t skipped = tile_.rows_before(begin + c);
       product<false>(douts_.get() + skipped * value_row_, value_row_, 1, values + c * call_.value_width, panel,
-                     call_.value_width, slopes(skipped) + c, key_tile, rows - skipped);
+                     call_.value_width, slopes(skipped) + c, key_tile, rows - skipped, panel);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       const Vec level = hn::Set(d, levels_[r]), share = hn::Set(d, shares_[r]);
@@ -128,15 +128,14 @@ class BackwardWorker {
     // Stretches of keys: their gradients stay in the first cache while the queries pass.
     for (std::int64_t j = begin; j < end; j += stretch) {
       const std::int64_t skipped = tile_.rows_before(j), count = std::min(stretch, end - j), depth = rows - skipped;
-      for (std::int64_t c = 0; c < value_row_; c += panel)
-        product<true>(tile_.row(skipped) + (j - begin), 1, key_tile, douts_.get() + skipped * value_row_ + c,
-                      value_row_, depth, dvalues + j * value_row_ + c, value_row_, count);
-      for (std::int64_t c = 0; c < tile_.query_row(); c += panel) {
-        product<true>(slopes(skipped) + (j - begin), 1, key_tile, tile_.queries() + skipped * tile_.query_row() + c,
-                      tile_.query_row(), depth, dkeys + j * tile_.query_row() + c, tile_.query_row(), count);
-        product<true>(slopes(skipped) + (j - begin), key_tile, 1, key_rows_.at(tile_.kv_head(), j) + c, key_rows_.row(),
-                      count, dqueries_.get() + skipped * tile_.query_row() + c, tile_.query_row(), depth);
-      }
+      const float *weights = tile_.row(skipped) + (j - begin), *slope = slopes(skipped) + (j - begin);
+      const std::int64_t key_row = tile_.query_row();
+      product<true>(weights, 1, key_tile, douts_.get() + skipped * value_row_, value_row_, depth,
+                    dvalues + j * value_row_, value_row_, count, value_row_);
+      product<true>(slope, 1, key_tile, tile_.queries() + skipped * key_row, key_row, depth, dkeys + j * key_row,
+                    key_row, count, key_row);
+      product<true>(slope, key_tile, 1, key_rows_.at(tile_.kv_head(), j), key_rows_.row(), count,
+                    dqueries_.get() + skipped * key_row, key_row, depth, key_row);
     }
     for (std::size_t n = 0; n < gradients_.biases.size(); ++n) {
       const Bias& bias = call_.biases[n];
@@ -294,8 +293,7 @@ HWY_NOINLINE void backward_all(const Attention& call, const Run& run, const Inpu
       unit.sums.emplace_back(static_cast<std::size_t>(call.heads / call.key_heads * numbers_of(call, bias)));
   UnitBias no_bias;
   std::vector<Floats> dkeys(static_cast<std::size_t>(units)), dvalues(static_cast<std::size_t>(units));
-  const std::int64_t key_row = round_up(call.width, panel_width()),
-                     value_row = round_up(call.value_width, panel_width());
+  const std::int64_t key_row = round_up(call.width, lanes()), value_row = round_up(call.value_width, lanes());
   const auto write = [&](std::size_t first) {
     const std::int64_t head = static_cast<std::int64_t>(first) / splits, b = head / call.key_heads,
                        h = head % call.key_heads;

@@ -127,10 +127,9 @@ class ForwardWorker {
     // A stretch of keys at a time: its values stay in the first cache while the rows pass.
     for (std::int64_t j = begin; j < end; j += stretch) {
       const std::int64_t skipped = tile_.rows_before(j);
-      for (std::int64_t c = 0; c < values_.channels; c += panel_width())
-        product<true>(tile_.row(skipped) + (j - begin), key_tile, 1, values_.at(tile_.kv_head(), j) + c, values_.row(),
-                      std::min(stretch, end - j), sums_.get() + skipped * values_.channels + c, values_.channels,
-                      tile_.rows() - skipped);
+      product<true>(tile_.row(skipped) + (j - begin), key_tile, 1, values_.at(tile_.kv_head(), j), values_.row(),
+                    std::min(stretch, end - j), sums_.get() + skipped * values_.channels, values_.channels,
+                    tile_.rows() - skipped, values_.channels);
     }
   }
 

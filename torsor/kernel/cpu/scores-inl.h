@@ -47,8 +47,8 @@ struct Panels {
   const float* at(std::int64_t head, std::int64_t token) const { return data.get() + head * numbers + token * width; }
 };
 
-/// Tokens in rows of `channels` numbers, the width rounded up to whole panels with zeros: the right-hand side of a
-/// product whose columns are channels. Where the width is whole panels already they are read where they lie.
+/// Tokens in rows of `channels` numbers, the width rounded up to whole vectors with zeros: the right-hand side of a
+/// product whose columns are channels. Where it is whole vectors already they are read where they lie.
 struct Rows {
   std::int64_t channels = 0;
   std::int64_t heads = 1;  ///< of one row of the batch
@@ -81,7 +81,7 @@ inline HWY_NOINLINE Rows pack_rows(const Input& from, std::int64_t batch, std::i
                                    std::int64_t width, bool copied, const Run& run) {
   Rows rows;
   rows.heads = heads;
-  const std::int64_t channels = rows.channels = round_up(std::max<std::int64_t>(width, 1), panel_width());
+  const std::int64_t channels = rows.channels = round_up(std::max<std::int64_t>(width, 1), lanes());
   if (channels == width && !copied) {
     rows.from = from;
     return rows;
@@ -107,7 +107,7 @@ class ScoreTile {
       : call_(call),
         keys_(keys),
         mask_(call, 0),
-        query_row_(round_up(call.width, panel_width())),
+        query_row_(round_up(call.width, lanes())),
         queries_(floats(query_tile * query_row_)),
         scores_(floats(query_tile * key_tile)),
         offsets_(floats(key_tile)) {}
@@ -150,7 +150,7 @@ class ScoreTile {
     for (std::int64_t c = 0; c < width_; c += panel) {
       const std::int64_t skipped = rows_before(begin + c);
       product<false>(queries_.get() + skipped * query_row_, query_row_, 1, keys + c * call_.width, panel, call_.width,
-                     row(skipped) + c, key_tile, rows_ - skipped);
+                     row(skipped) + c, key_tile, rows_ - skipped, panel);
     }
     for (const Bias& bias : call_.biases)
       if (head_ >= bias.first_head && head_ < bias.last_head) add(bias, begin, end - begin);

@@ -30,7 +30,7 @@ constexpr std::int64_t tile_vectors = 2;
 #endif
 
 HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(Tag())); }
-/// Numbers in a row of a register tile: keys of a panel of k, channels of a panel of v.
+/// Numbers in a row of a full register tile: tokens of a panel.
 HWY_INLINE std::int64_t panel_width() { return lanes() * tile_vectors; }
 
 /// exp(x) for x <= 0, 0 below -87 and NaN of NaN; at most 2 units in the last place. The argument is split into a whole
@@ -65,8 +65,8 @@ constexpr std::int64_t longest_sum = 16;
 #endif
 
 /// sums[row][column] (+)= sum over c < depth of left[row * left_row + c * left_column] * right[c * right_stride +
-/// column] for `rows` <= 6 rows and a panel of columns. A left-hand side with left_row = 1 is read transposed.
-template <int rows, bool add>
+/// column] for `rows` <= 6 rows and a few vectors of columns. A left-hand side with left_row = 1 is read transposed.
+template <int rows, int vectors, bool add>
 HWY_INLINE void product_rows(const float* HWY_RESTRICT left, std::int64_t left_row, std::int64_t left_column,
                              const float* HWY_RESTRICT right, std::int64_t right_stride, std::int64_t depth,
                              float* HWY_RESTRICT sums, std::int64_t sums_stride) {
@@ -75,26 +75,26 @@ HWY_INLINE void product_rows(const float* HWY_RESTRICT left, std::int64_t left_r
   bool adding = add;
   std::int64_t c = 0;
   do {
-    Vec sum[rows][tile_vectors];
+    Vec sum[rows][vectors];
 #pragma GCC unroll 6
     for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-      for (int n = 0; n < tile_vectors; ++n) sum[r][n] = hn::Zero(d);
+      for (int n = 0; n < vectors; ++n) sum[r][n] = hn::Zero(d);
     for (const std::int64_t end = std::min(depth, c + longest_sum); c < end; ++c) {
-      Vec column[tile_vectors];
+      Vec column[vectors];
 #pragma GCC unroll 4
-      for (int n = 0; n < tile_vectors; ++n) column[n] = hn::LoadU(d, right + c * right_stride + n * step);
+      for (int n = 0; n < vectors; ++n) column[n] = hn::LoadU(d, right + c * right_stride + n * step);
 #pragma GCC unroll 6
       for (int r = 0; r < rows; ++r) {
         const Vec factor = hn::Set(d, left[r * left_row + c * left_column]);
 #pragma GCC unroll 4
-        for (int n = 0; n < tile_vectors; ++n) sum[r][n] = hn::MulAdd(factor, column[n], sum[r][n]);
+        for (int n = 0; n < vectors; ++n) sum[r][n] = hn::MulAdd(factor, column[n], sum[r][n]);
       }
     }
 #pragma GCC unroll 6
     for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-      for (int n = 0; n < tile_vectors; ++n) {
+      for (int n = 0; n < vectors; ++n) {
         float* to = sums + r * sums_stride + n * step;
         // Added at the end: a sum of sums loses less than one long sum.
         hn::StoreU(adding ? hn::Add(hn::LoadU(d, to), sum[r][n]) : sum[r][n], d, to);
@@ -104,29 +104,54 @@ HWY_INLINE void product_rows(const float* HWY_RESTRICT left, std::int64_t left_r
 }
 
 /// The same for any number of rows.
-template <bool add>
-HWY_INLINE void product(const float* left, std::int64_t left_row, std::int64_t left_column, const float* right,
-                        std::int64_t right_stride, std::int64_t depth, float* sums, std::int64_t sums_stride,
-                        std::int64_t rows) {
+template <int vectors, bool add>
+HWY_INLINE void product_rows_of(const float* left, std::int64_t left_row, std::int64_t left_column, const float* right,
+                                std::int64_t right_stride, std::int64_t depth, float* sums, std::int64_t sums_stride,
+                                std::int64_t rows) {
   std::int64_t row = 0;
   for (; row + tile_rows <= rows; row += tile_rows)
-    product_rows<tile_rows, add>(left + row * left_row, left_row, left_column, right, right_stride, depth,
-                                 sums + row * sums_stride, sums_stride);
+    product_rows<tile_rows, vectors, add>(left + row * left_row, left_row, left_column, right, right_stride, depth,
+                                          sums + row * sums_stride, sums_stride);
   left += row * left_row;
   sums += row * sums_stride;
+  const auto rest = [&]<int count>() {
+    product_rows<count, vectors, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride);
+  };
   switch (rows - row) {
     case 5:
-      return product_rows<5, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride);
+      return rest.template operator()<5>();
     case 4:
-      return product_rows<4, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride);
+      return rest.template operator()<4>();
     case 3:
-      return product_rows<3, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride);
+      return rest.template operator()<3>();
     case 2:
-      return product_rows<2, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride);
+      return rest.template operator()<2>();
     case 1:
-      return product_rows<1, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride);
+      return rest.template operator()<1>();
     default:
       return;
+  }
+}
+
+/// The same for any number of columns that is a multiple of the lanes.
+template <bool add>
+inline HWY_NOINLINE void product(const float* left, std::int64_t left_row, std::int64_t left_column, const float* right,
+                                 std::int64_t right_stride, std::int64_t depth, float* sums, std::int64_t sums_stride,
+                                 std::int64_t rows, std::int64_t columns) {
+  std::int64_t c = 0;
+  for (; c + panel_width() <= columns; c += panel_width())
+    product_rows_of<tile_vectors, add>(left, left_row, left_column, right + c, right_stride, depth, sums + c,
+                                       sums_stride, rows);
+  const std::int64_t vectors = (columns - c) / lanes();
+  if (vectors == 0) return;
+  right += c;
+  sums += c;
+  if (vectors == 1)
+    return product_rows_of<1, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride, rows);
+  if constexpr (tile_vectors > 2) {
+    if (vectors == 2)
+      return product_rows_of<2, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride, rows);
+    return product_rows_of<3, add>(left, left_row, left_column, right, right_stride, depth, sums, sums_stride, rows);
   }
 }
 
