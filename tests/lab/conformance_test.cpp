@@ -96,6 +96,18 @@ INSTANTIATE_TEST_SUITE_P(
                     Way{CheckPath::Chunk, "chunk", "float32"}, Way{CheckPath::Chunk, "chunk", "bf16"}),
     [](const auto& one) { return one.param.path_name + "_" + one.param.dtype; });
 
+TEST(FusedPath, EveryCaseThatLowersPasses) {
+  std::map<Status, int> counts;
+  for (const std::string& name : shipped_names()) {
+    SCOPED_TRACE(name);
+    for (const auto& [status, count] : check_file(shipped_path(name), CheckPath::Fused, "float32"))
+      counts[status] += count;
+  }
+  EXPECT_EQ(counts[Status::Failed], 0);
+  // What lowers must not silently stop doing so.
+  EXPECT_GE(counts[Status::Passed], 540);
+}
+
 /// Each file has a few small cases that show what the check notices.
 std::vector<ConformanceCase> some_cases() {
   std::vector<ConformanceCase> cases;
