@@ -115,7 +115,7 @@ at::Tensor whole_distances(const CoreInput& input) {
     if (most >= least) return {};
     least = most = 0;  // nobody sees anything
   }
-  const at::Tensor distances = at::empty({batch}, at::kLong);
+  at::Tensor distances = at::empty({batch}, at::kLong);
   for (std::int64_t row = 0; row < batch; ++row)
     distances.data_ptr<std::int64_t>()[row] =
         static_cast<std::int64_t>(rows[static_cast<std::size_t>(row)].value_or(most));

@@ -112,6 +112,7 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
     if (results.runs.size() <= told || common.quiet) return;
     told = results.runs.size();
     const report::Run& run = results.runs.back();
+    if (run.status == report::Status::failed) return;  // it was told with its reason
     std::string line = str("  ", run.encoding, " seed ", run.seed, ":");
     for (const report::Eval& eval : run.eval) {
       line += str("  ", eval.length, " ");
@@ -134,9 +135,11 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
     for (const std::string& sentence : results.verdict) std::cout << sentence << "\n";
     std::cout << "\nreport: " << control.folder << "/report.html\n";
   }
-  const bool failed = std::any_of(results.runs.begin(), results.runs.end(),
-                                  [](const report::Run& run) { return run.status == report::Status::failed; });
-  return failed ? 1 : 0;
+  const auto has_failed = [](const report::Run& run) { return run.status == report::Status::failed; };
+  const auto first = std::find_if(results.runs.begin(), results.runs.end(), has_failed);
+  if (first == results.runs.end()) return 0;
+  throw Error(str(std::count_if(results.runs.begin(), results.runs.end(), has_failed), " of ", results.runs.size(),
+                  " runs failed, first ", first->encoding, " seed ", first->seed, ": ", first->reason));
 }
 
 }  // namespace
@@ -146,7 +149,9 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("compare", "train and evaluate the same model under several encodings");
   command->footer(
       "Example: torsor compare --encodings 'rope; alibi; none' --text book.txt --steps 300 --out my-comparison");
-  command->add_option("--encodings", arguments->encodings, "expressions, separated by ';'")->take_all();
+  command
+      ->add_option("--encodings", arguments->encodings, "expressions, with ';' between (commas belong to expressions)")
+      ->take_all();
   command->add_option("--task", arguments->task, "what is compared: lm")->capture_default_str();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders (*.txt, *.md) to train on");
   command->add_option("--valid", arguments->data.valid,
@@ -154,15 +159,15 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
-  command->add_option("--length", arguments->length, "training length in tokens")->check(CLI::PositiveNumber);
+  command->add_option("--length", arguments->length, "training length in tokens")->check(whole_number(1));
   command->add_option("--eval-lengths", arguments->eval_lengths, "evaluation lengths, each dividing the largest")
       ->delimiter(',');
   command->add_option("--seeds", arguments->seeds, "seeds, separated by commas")->delimiter(',');
-  command->add_option("--steps", arguments->steps, "training steps")->check(CLI::PositiveNumber);
-  command->add_option("--batch", arguments->batch, "windows a step")->check(CLI::PositiveNumber);
-  command->add_option("--learning-rate", arguments->learning_rate, "peak learning rate")->check(CLI::PositiveNumber);
+  command->add_option("--steps", arguments->steps, "training steps")->check(whole_number(1));
+  command->add_option("--batch", arguments->batch, "windows a step")->check(whole_number(1));
+  command->add_option("--learning-rate", arguments->learning_rate, "peak learning rate")->check(real_number(false));
   command->add_option("--eval-spans", arguments->eval_spans, "spans of the largest length to score; 0 = all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command->add_option("--profile", arguments->profile, "quick, standard or full")->capture_default_str();
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();

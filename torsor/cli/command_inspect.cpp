@@ -44,6 +44,25 @@ void add_encodings(CLI::App& app, CommonOptions& common, Chosen& chosen) {
 // --------------------------------------------------------------------------------------------------------------------
 // values
 
+/// Head mixtures and lists of bases say how many heads they are for; everything else takes the usual number.
+std::int64_t fitting_heads(const ValuesRequest& request) {
+  const Expression expression = parse(request.encoding);
+  const auto fits = [&](std::int64_t heads) {
+    Dimensions dimensions = request.dimensions;
+    dimensions.heads = heads;
+    try {
+      make_encoding(expression, dimensions);
+      return true;
+    } catch (const UsageError&) {
+      return false;
+    }
+  };
+  const std::int64_t usual = request.dimensions.heads;
+  for (std::int64_t heads = 0; heads <= 128; ++heads)
+    if (fits(heads == 0 ? usual : heads)) return heads == 0 ? usual : heads;
+  return usual;
+}
+
 void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto request = std::make_shared<ValuesRequest>();
   CLI::App* command = app.add_subcommand("values", "the numbers that an expression stands for");
@@ -51,19 +70,25 @@ void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
       "Every axis of a position takes the same value. A distance is the query's position minus the key's.\n"
       "Example: torsor values 'yarn(rope, factor=4)' --train-length 4096 --head-dim 128");
   command->add_option("expression", request->encoding, "an encoding, such as 'rope + alibi'")->required();
-  command->add_option("--head-dim", request->dimensions.head_dim, "channels of a head")->capture_default_str();
-  command->add_option("--heads", request->dimensions.heads, "query heads")->capture_default_str();
+  command->add_option("--head-dim", request->dimensions.head_dim, "channels of a head")
+      ->check(whole_number(1, kMostHeads))
+      ->capture_default_str();
+  CLI::Option* heads =
+      command
+          ->add_option("--heads", request->dimensions.heads, "query heads; left out: 8, or what the expression allows")
+          ->check(whole_number(1, kMostHeads));
   command->add_option("--kv-heads", request->dimensions.kv_heads, "key heads; left out: as many as query heads")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option("--length", request->length, "tokens of the document; left out: the largest position + 1")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option("--train-length", request->dimensions.train_length, "the model's training length")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option("--positions", request->positions, "positions, with commas between")->delimiter(',');
   command->add_option("--distances", request->distances, "distances, with commas between")->delimiter(',');
   command->add_option("--layer", request->layer, "layer, for patterns over the layers")->capture_default_str();
-  command->callback([&common, &chosen, request] {
-    chosen = [&common, request] {
+  command->callback([&common, &chosen, request, heads] {
+    chosen = [&common, request, heads] {
+      if (heads->count() == 0 && request->dimensions.kv_heads == 0) request->dimensions.heads = fitting_heads(*request);
       if (common.json)
         std::cout << json_text(encoding_values(*request)) << "\n";
       else
@@ -117,12 +142,14 @@ void add_laws(CLI::App& app, CommonOptions& common, Chosen& chosen) {
       "Exits with 1 when a law that the encoding claims does not hold.\n"
       "Example: torsor laws 'rope + alibi' --head-dim 32");
   command->add_option("expression", request->encoding, "an encoding")->required();
-  command->add_option("--head-dim", request->head_dim, "channels of a head")->capture_default_str();
+  command->add_option("--head-dim", request->head_dim, "channels of a head")
+      ->check(whole_number(1, kMostHeads))
+      ->capture_default_str();
   command->add_option("--heads", request->heads, "query heads; left out: what the expression allows")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--kv-heads", request->kv_heads, "key heads")->check(CLI::PositiveNumber);
+      ->check(whole_number(1, kMostHeads));
+  command->add_option("--kv-heads", request->kv_heads, "key heads")->check(whole_number(1, kMostHeads));
   command->add_option("--train-length", request->train_length, "the model's training length; left out: a short one")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->callback(
       [&common, &chosen, request] { chosen = [&common, request] { return run_laws(*request, common); }; });
 }

@@ -45,6 +45,10 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
       throw Error(str("'", common.out, "' already holds a run; go on with --resume or replace it with --force"));
     if (!run_there && (present("config.json") || present("model.safetensors")))
       throw Error(str("'", common.out, "' already holds a checkpoint; give another --out or replace it with --force"));
+    if (!run_there && !arguments.resume && (present("state.json") || present("log.jsonl")))
+      throw Error(
+          str("'", common.out, "' already holds the log of a run; give another --out or replace it with --force"));
+    if (arguments.resume && !run_there) say(common, str("no saved state in '", common.out, "': from the first step"));
   }
   // Refuse what does not fit before any data is read.
   make_model(plan, 2);
@@ -160,29 +164,28 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   command->add_option("--length", arguments->plan.length, "tokens of a window")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   command->add_option("--steps", arguments->plan.steps, "training steps")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   command->add_option("--batch", arguments->plan.batch, "windows of a micro-batch")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
-  command->add_option("--accumulation", arguments->plan.accumulation, "micro-batches a step")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--accumulation", arguments->plan.accumulation, "micro-batches a step")->check(whole_number(1));
   command->add_option("--learning-rate", arguments->plan.learning_rate, "peak learning rate")
-      ->check(CLI::PositiveNumber)
+      ->check(real_number(false))
       ->capture_default_str();
   command->add_option("--warmup", arguments->plan.warmup_steps, "steps of linear warm-up")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   command->add_option("--weight-decay", arguments->plan.weight_decay, "weight decay")
-      ->check(CLI::NonNegativeNumber)
+      ->check(real_number(true))
       ->capture_default_str();
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->plan.dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--save-every", arguments->save_every, "steps between saved states; 0 = only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   command->add_flag("--resume", arguments->resume, "go on from the folder's saved state");
   command->callback(
@@ -205,7 +208,7 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--precision", arguments->precision, "exact or hf");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--spans", arguments->spans, "spans of the largest length to score; 0 = all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command->add_option("--dump-logits", arguments->dump, "write tokens and logits of the first window as safetensors");
   command->callback(
       [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_eval(*arguments, common); }; });

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <iostream>
+#include <limits>
 #include <new>
 
 #include "torsor/base/error.h"
@@ -65,16 +67,21 @@ int run(int argc, char** argv) {
   app.fallthrough();
   CommonOptions common;
   Chosen chosen;
-  app.add_option("--threads", common.threads, "threads to use; 0 = one a core")->check(CLI::NonNegativeNumber);
-  CLI::Option* seed = app.add_option("--seed", common.seed, "seed of everything that is drawn");
+  app.add_option("--threads", common.threads, "threads to use; 0 = one a core")->check(whole_number(0, kMostThreads));
+  CLI::Option* seed = app.add_option("--seed", common.seed, "seed of everything that is drawn")
+                          ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()));
   app.add_flag("--quiet", common.quiet, "no progress and no messages");
   app.add_flag("--json", common.json, "one JSON document on standard output");
   app.add_option("--out", common.out, "where results go");
   app.add_flag("--force", common.force, "replace what exists");
+  // The options above belong to every command; its own help says where they stand.
   add_compare_command(app, common, chosen);
   add_train_command(app, common, chosen);
   add_eval_command(app, common, chosen);
   add_inspect_commands(app, common, chosen);
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    command->footer(
+        str("Also: --out, --force, --seed, --threads, --quiet, --json; see torsor --help.\n", command->get_footer()));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
@@ -109,7 +116,11 @@ int guarded_main(int argc, char** argv) {
     return complain(error.what(), kFailed);
   } catch (const std::bad_alloc&) {
     return complain("out of memory", kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return complain(str("cannot use '", error.path1().string(), "': ", error.code().message()), kFailed);
   } catch (const std::exception& error) {
+    if (std::string(error.what()).find("can't allocate memory") != std::string::npos)
+      return complain("out of memory", kFailed);
     // A fault of ours or of a library: still one line, without its internals.
     return complain(std::string("internal error: ") + error.what(), kFailed);
   }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <regex>
 
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
@@ -105,10 +106,17 @@ class Comparison {
     claim_.emplace(control_.folder);
     const std::string path = control_.folder + "/results.json";
     const std::string mark = control_.folder + "/plan.json";
+    const auto exists = [&](const char* name) { return std::filesystem::exists(control_.folder + name); };
+    const bool published = exists("/results.csv") || exists("/report.html");
     const bool present = std::filesystem::exists(path) || std::filesystem::exists(mark);
-    if (present && control_.force) {
-      std::filesystem::remove_all(control_.folder + "/runs");
-      std::filesystem::remove(path);
+    if (control_.force) {
+      // What was published first, so that a kill leaves no report of runs that are gone; then our own runs only.
+      for (const char* name : {"/report.html", "/results.csv", "/results.json", "/plan.json"})
+        std::filesystem::remove(control_.folder + name);
+      remove_runs();
+    } else if (published && !present) {
+      throw Error(str("'", control_.folder,
+                      "' already holds results of another kind; replace them with --force, or give another --out"));
     } else if (present) {
       if (!control_.resume)
         throw Error(
@@ -124,11 +132,24 @@ class Comparison {
     write_file_atomic(mark, json_text(config_, 2) + "\n");
   }
 
+  /// The folders that one_run() makes: NAME-XXXXXXXX-seedN.
+  void remove_runs() const {
+    static const std::regex ours(".*-[0-9a-f]{8}-seed[0-9]+");
+    std::error_code none;
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(control_.folder + "/runs", none))
+      if (entry.is_directory() && std::regex_match(entry.path().filename().string(), ours))
+        found.push_back(entry.path());
+    for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
+  }
+
   Json one_run(const std::string& encoding, std::uint64_t seed) {
     const std::string folder = str(control_.folder, "/runs/", slug(encoding), "-seed", seed);
     const std::string record = folder + "/result.json";
     if (std::filesystem::exists(record)) {
       const Json earlier = read_json(record);
+      if (!earlier.is_object() || !earlier.contains("status") || !earlier.contains("effect"))
+        throw Error(str(record, ": expected the record of a run; remove the file to run it again"));
       if (earlier.at("status") != "failed") {
         effects_.push_back(earlier.at("effect"));
         Json run = earlier;
@@ -295,7 +316,14 @@ std::vector<std::string> split_encodings(const std::vector<std::string>& texts) 
       const std::string one = text.substr(begin, end - begin);
       begin = end + 1;
       if (one.find_first_not_of(' ') == std::string::npos) continue;
-      const std::string canonical = print(parse(one));
+      std::string canonical;
+      try {
+        canonical = print(parse(one));
+      } catch (const UsageError& error) {
+        const std::string message = error.what();
+        if (message.find("found ','") == std::string::npos) throw;
+        throw UsageError(message + "; several encodings stand with ';' between them");
+      }
       if (std::find(encodings.begin(), encodings.end(), canonical) == encodings.end()) encodings.push_back(canonical);
     }
   }
@@ -355,6 +383,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   at_least("length", 1, plan.run.length);
   at_least("eval_spans", 0, plan.eval_spans);
   at_least("threads", 0, plan.threads);
+  if (plan.threads > 1024) throw Error(str(source, ": config: threads must be at most 1024, found ", plan.threads));
   at_least("run: batch", 1, plan.run.batch);
   at_least("run: accumulation", 1, plan.run.accumulation);
   at_least("run: steps", 1, plan.run.steps);

@@ -118,6 +118,8 @@ Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& we
                       found->second.sizes()));
     if (!found->second.is_floating_point())
       throw Error(str(source, ": the tensor ", name, " must hold real numbers, found ", found->second.scalar_type()));
+    if (!at::isfinite(found->second).all().item<bool>())
+      throw Error(str(source, ": the tensor ", name, " holds numbers that are not finite"));
     at::Tensor tensor = found->second.to(at::kFloat).contiguous();
     parameters_.push_back({name, tensor, decay});
     return tensor;

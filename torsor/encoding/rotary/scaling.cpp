@@ -27,7 +27,8 @@ RotarySpec scaled_spec(MakeRequest& request, const std::string& name) {
 double scaling_length(const MakeRequest& request, const std::string& name) {
   if (!request.settings.is_auto("train_length")) return request.settings.number("train_length");
   if (request.dimensions.train_length <= 0)
-    throw UsageError(str(name, " needs train_length: the model has no training length here, give train_length="));
+    throw UsageError(str(
+        name, " needs train_length: the model has no training length here, give train_length= (or --train-length)"));
   return static_cast<double>(request.dimensions.train_length);
 }
 

@@ -46,7 +46,8 @@ NameInfo logn_name() {
     double length = static_cast<double>(request.dimensions.train_length);
     if (!request.settings.is_auto("train_length")) length = request.settings.number("train_length");
     if (length <= 0)
-      throw UsageError("logn needs train_length: the model has no training length here, give train_length=");
+      throw UsageError(
+          "logn needs train_length: the model has no training length here, give train_length= (or --train-length)");
     if (length <= 1) throw UsageError(str("logn: train_length=", length, " must be above 1"));
     return std::make_unique<Logn>(request.dimensions, length);
   };
