@@ -201,6 +201,56 @@ TEST(CliInput, WhatExistsIsNotOverwrittenUnasked) {
   EXPECT_EQ(slurp(logits), "mine");
 }
 
+TEST(CliInput, ForceAndOutTouchOnlyWhatTheProgramMade) {
+  const TestFolder folder;
+  const std::string text = folder.put("book.txt", tiny_text(4000));
+  std::filesystem::create_directories(folder / "out/runs/mine");
+  folder.put("out/runs/mine/notes.txt", "mine");
+  ASSERT_EQ(run(tiny_compare(folder, "out", {"--text", text})).code, 0);
+  ASSERT_EQ(run(tiny_compare(folder, "out", {"--text", text, "--force"})).code, 0);
+  EXPECT_EQ(slurp(folder / "out/runs/mine/notes.txt"), "mine");
+  std::filesystem::create_directories(folder / "other");
+  const std::string report = folder.put("other/report.html", "mine");
+  expect_refusal(run(tiny_compare(folder, "other", {"--text", text})), 1, {"other", "--force"});
+  EXPECT_EQ(slurp(report), "mine");
+  std::filesystem::create_directories(folder / "third");
+  const std::string state = folder.put("third/state.json", "mine");
+  expect_refusal(run(tiny_train(folder, "third", {"--steps", "1"})), 1, {"third", "--resume", "--force"});
+  EXPECT_EQ(slurp(state), "mine");
+}
+
+TEST(CliInput, NumbersThatAreNoneOrTooLarge) {
+  const TestFolder folder;
+  const std::string text = folder.put("book.txt", tiny_text(4000));
+  for (const std::vector<std::string>& extra : {std::vector<std::string>{"--learning-rate", "nan"},
+                                                {"--learning-rate", "-1"},
+                                                {"--steps", "0"},
+                                                {"--seed", "-1"},
+                                                {"--seed", "99999999999999999999"},
+                                                {"--threads", "100000"},
+                                                {"--steps", "1e3"}}) {
+    expect_refusal(run(tiny_train(folder, "run", extra)), 2, {extra[0], extra[1]});
+    expect_refusal(run(tiny_compare(folder, "out", extra)), 2, {extra[0], extra[1]});
+  }
+  for (const char* option : {"--head-dim", "--heads"}) {
+    expect_refusal(run({"values", "rope", option, "20000000"}), 2, {option, "20000000"});
+    expect_refusal(run({"laws", "rope", option, "20000000"}), 2, {option, "20000000"});
+  }
+  // A run that fails says so, also when asked to be quiet.
+  const Ran failed = run(tiny_compare(folder, "fails", {"--text", text, "--learning-rate", "1e30", "--quiet"}));
+  expect_refusal(failed, 1, {"failed"});
+}
+
+TEST(CliInput, WeightsThatAreNotNumbers) {
+  const TestFolder folder;
+  ASSERT_EQ(run(tiny_train(folder, "run", {"--steps", "1"})).code, 0);
+  std::string weights = slurp(folder / "run/model.safetensors");
+  for (std::size_t n = weights.size() - 8; n < weights.size(); ++n) weights[n] = static_cast<char>(0xff);
+  folder.put("run/model.safetensors", weights);
+  expect_refusal(run({"eval", folder / "run", "--text", folder / "book.txt", "--lengths", "16"}), 1,
+                 {"model.safetensors", "not finite"});
+}
+
 TEST(CliInput, DisksThatAreFullAndFoldersThatCannotBe) {
   const TestFolder folder;
   const std::string text = folder.put("book.txt", tiny_text(4000));

@@ -47,7 +47,8 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
       throw Error(str("'", common.out, "' already holds a checkpoint; give another --out or replace it with --force"));
     if (!run_there && !arguments.resume && (present("state.json") || present("log.jsonl")))
       throw Error(
-          str("'", common.out, "' already holds the log of a run; give another --out or replace it with --force"));
+          str("'", common.out,
+              "' already holds the log of a run; go on with --resume, give another --out or replace it with --force"));
     if (arguments.resume && !run_there) say(common, str("no saved state in '", common.out, "': from the first step"));
   }
   // Refuse what does not fit before any data is read.

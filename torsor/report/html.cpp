@@ -211,9 +211,11 @@ class Page {
     }
     html_.close().close().close().raw("\n");
     reasons(table);
-    html_.element("p", {{"class", "note"}},
-                  str("Speed: training tokens a second relative to ", table.base,
-                      " in the same comparison. Memory: peak. Decode: tokens a second, one at a time."));
+    html_.element(
+        "p", {{"class", "note"}},
+        str("Speed: training tokens a second relative to ", table.base,
+            " in the same comparison, one encoding after the other: other load on the machine shows in it. Memory: "
+            "peak. Decode: tokens a second, one at a time."));
     differences(task, table);
     other_metric(task, "bits_per_byte", "Bits per byte");
     other_metric(task, "loss", "Loss in nats a token");
