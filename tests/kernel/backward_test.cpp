@@ -133,12 +133,7 @@ FoundGradients run(const Problem& p, const Upstream& up, std::int64_t threads = 
   std::vector<float> lse(static_cast<std::size_t>(s.batch * s.heads * s.queries));
   const std::array<std::int64_t, 3> of_out = {s.heads * s.queries * s.value_width, s.queries * s.value_width,
                                               s.value_width};
-  Run how;
-  how.threads = threads;
-  if (threads > 1)
-    how.executor = [](std::int64_t begin, std::int64_t end, std::int64_t, const auto& body) {
-      for (std::int64_t n = end - 1; n >= begin; --n) body(n, n + 1);
-    };
+  const Run how = workers(threads);
   attention_forward(p.call, how, {out.data(), of_out}, lse.data());
   FoundGradients f;
   f.q.assign(p.q.size(), 7), f.k.assign(p.k.size(), 7), f.v.assign(p.v.size(), 7);
@@ -210,10 +205,7 @@ TEST(FusedBackward, ShapesOfEveryKind) {
   for (const Shape& shape : shapes)
     for (const bool causal : {true, false})
       for (const bool token_major : {false, true}) {
-        SCOPED_TRACE(::testing::Message()
-                     << shape.batch << " x " << shape.heads << "/" << shape.key_heads << " x " << shape.queries << "/"
-                     << shape.keys << " x " << shape.width << "/" << shape.value_width << " causal " << causal
-                     << " tokens first " << token_major);
+        SCOPED_TRACE(describe(shape, causal, token_major));
         Problem p = draw(shape, 3, token_major);
         p.call.visible.causal = causal;
         connect(p);

@@ -23,12 +23,7 @@ Found run(const Problem& p, std::int64_t threads = 1) {
   Found found;
   found.out.assign(static_cast<std::size_t>(s.batch * s.heads * s.queries * s.value_width), 7.0F);
   found.lse.assign(static_cast<std::size_t>(s.batch * s.heads * s.queries), 7.0F);
-  Run how;
-  how.threads = threads;
-  if (threads > 1)  // the other workers first, so that the order of the tiles changes
-    how.executor = [](std::int64_t begin, std::int64_t end, std::int64_t, const auto& body) {
-      for (std::int64_t n = end - 1; n >= begin; --n) body(n, n + 1);
-    };
+  const Run how = workers(threads);
   attention_forward(p.call, how,
                     {found.out.data(), {s.heads * s.queries * s.value_width, s.queries * s.value_width, s.value_width}},
                     found.lse.data());
@@ -77,10 +72,7 @@ TEST(FusedForward, ShapesOfEveryKind) {
   for (const Shape& shape : shapes)
     for (const bool causal : {true, false})
       for (const bool token_major : {false, true}) {
-        SCOPED_TRACE(::testing::Message()
-                     << shape.batch << " x " << shape.heads << "/" << shape.key_heads << " x " << shape.queries << "/"
-                     << shape.keys << " x " << shape.width << "/" << shape.value_width << " causal " << causal
-                     << " tokens first " << token_major);
+        SCOPED_TRACE(describe(shape, causal, token_major));
         Problem p = draw(shape, 3, token_major);
         p.call.visible.causal = causal;
         connect(p);

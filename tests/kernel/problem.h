@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "torsor/kernel/attention.h"
@@ -15,6 +17,24 @@ namespace torsor::kernel {
 struct Shape {
   std::int64_t batch = 1, heads = 1, key_heads = 1, queries = 1, keys = 1, width = 8, value_width = 8;
 };
+
+inline std::string describe(const Shape& s, bool causal, bool token_major) {
+  std::ostringstream text;
+  text << s.batch << " x " << s.heads << "/" << s.key_heads << " x " << s.queries << "/" << s.keys << " x " << s.width
+       << "/" << s.value_width << (causal ? ", causal" : "") << (token_major ? ", tokens before heads" : "");
+  return text.str();
+}
+
+/// The last worker first, so that tiles are done in another order than with one.
+inline Run workers(std::int64_t threads) {
+  Run run;
+  run.threads = threads;
+  if (threads > 1)
+    run.executor = [](std::int64_t begin, std::int64_t end, std::int64_t, const auto& body) {
+      for (std::int64_t n = end - 1; n >= begin; --n) body(n, n + 1);
+    };
+  return run;
+}
 
 /// A call with its numbers, and what it means.
 struct Problem {
