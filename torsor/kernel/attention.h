@@ -4,27 +4,34 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "torsor/base/parallel.h"
+#include "torsor/kernel/element.h"
 
 namespace torsor::kernel {
 
-/// float32 numbers (batch, head, token, channel); channels lie next to each other, the other strides are free and
-/// counted in numbers.
+/// Numbers (batch, head, token, channel); channels lie next to each other, the other strides are free and counted in
+/// numbers (0 = shared). float32 in `data` or bf16 in `half`, the other null.
 struct Input {
   const float* data = nullptr;
   std::array<std::int64_t, 3> strides{};
-  const float* row(std::int64_t b, std::int64_t h, std::int64_t t) const {
-    return data + b * strides[0] + h * strides[1] + t * strides[2];
+  const BFloat16* half = nullptr;
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t t) const {
+    return b * strides[0] + h * strides[1] + t * strides[2];
   }
+  const float* row(std::int64_t b, std::int64_t h, std::int64_t t) const { return data + at(b, h, t); }
 };
 struct Output {
   float* data = nullptr;
   std::array<std::int64_t, 3> strides{};
-  float* row(std::int64_t b, std::int64_t h, std::int64_t t) const {
-    return data + b * strides[0] + h * strides[1] + t * strides[2];
+  BFloat16* half = nullptr;
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t t) const {
+    return b * strides[0] + h * strides[1] + t * strides[2];
   }
+  float* row(std::int64_t b, std::int64_t h, std::int64_t t) const { return data + at(b, h, t); }
 };
 
 /// Which keys a query sees. With n_b keys in row b (key_lengths, else all) query i stands at index o_b + i of the row's
@@ -40,23 +47,60 @@ struct Visibility {
   const std::int64_t* key_documents = nullptr;    ///< (batch, keys), contiguous
 };
 
-// Bias forms. Each holds for the query heads [first_head, last_head); its arrays begin with the first of them.
+// Bias forms. Each holds for the query heads [first_head, last_head); "head" below counts from the first of them, and
+// so do its arrays. Arrays are contiguous where no strides are given.
+
+/// Positions of both sides, any real numbers: n = query_i - key_j is the distance.
+struct Positions {
+  const double* query = nullptr;  ///< (batch, queries)
+  const double* key = nullptr;    ///< (batch, keys)
+};
 
 /// One number a head and whole distance, largest distance first: entry s of a head belongs to the distance most - s.
 /// Serves every function of the distance where the positions of each side step by one: the distance of query i and key
 /// j is first_distance[b] + i - j. `count` numbers a head must reach from `most` down to the smallest distance that
 /// occurs.
 struct DistanceTable {
-  const float* table = nullptr;  ///< (heads, count), contiguous
+  const float* table = nullptr;  ///< (heads, count)
   std::int64_t most = 0, count = 0;
   const std::int64_t* first_distance = nullptr;  ///< (batch): of the first query to the first key
 };
 
-/// -slope_h |p_q - p_k| at any real positions.
+/// The same table at any positions: the entry of the nearest whole distance, halves to even. What lies outside the
+/// table must be hidden; it reads the nearest entry.
+struct DistanceLookup {
+  const float* table = nullptr;  ///< (heads, count)
+  std::int64_t most = 0, count = 0;
+  Positions positions;
+};
+
+/// -slope_h |n|
 struct Slope {
-  const float* slope = nullptr;             ///< (heads)
-  const double* query_positions = nullptr;  ///< (batch, queries), contiguous
-  const double* key_positions = nullptr;    ///< (batch, keys), contiguous
+  const float* slope = nullptr;  ///< (heads)
+  Positions positions;
+};
+
+/// Log: -r1 ln(1 + r2 |n|). Power: -r1 |n|^r2, 0 at 0. In float64 up to the result.
+struct Curve {
+  enum class Kind { Log, Power };
+  Kind kind = Kind::Log;
+  const float* r1 = nullptr;  ///< (heads)
+  const float* r2 = nullptr;  ///< (heads)
+  Positions positions;
+};
+
+/// A function of u = ln(1 + |c n|) / reach_i that is continuous and linear between breaks: slope[p] u + level[p] in
+/// piece p, where breaks[p - 1] < u <= breaks[p]. Where every distance follows from first_distance (see DistanceTable)
+/// that is given; elsewhere it is null.
+struct Piecewise {
+  double c = 0;
+  const double* reach = nullptr;   ///< (batch, queries), positive
+  const double* breaks = nullptr;  ///< (pieces - 1), ascending
+  std::int64_t pieces = 0;
+  const double* slope = nullptr;  ///< (heads, pieces)
+  const double* level = nullptr;  ///< (heads, pieces)
+  Positions positions;
+  const std::int64_t* first_distance = nullptr;  ///< (batch) or null
 };
 
 /// query_i - key_j, in float64: differences of running sums.
@@ -66,16 +110,63 @@ struct Potential {
   std::array<std::int64_t, 2> query_strides{}, key_strides{};  ///< batch (0 = shared), head
 };
 
-struct Bias {
-  enum class Kind { DistanceTable, Slope, Potential };
-  Kind kind = Kind::DistanceTable;
-  std::int64_t first_head = 0, last_head = 0;
-  DistanceTable distance_table;
-  Slope slope;
-  Potential potential;
+/// -n (query_i + key_j); either side may be null, which counts as 0.
+struct Gated {
+  const float* query = nullptr;                                ///< (batch, heads, queries) with the strides below
+  const float* key = nullptr;                                  ///< (batch, heads, keys)
+  std::array<std::int64_t, 2> query_strides{}, key_strides{};  ///< batch (0 = shared), head
+  Positions positions;
 };
 
-/// One call. Head h of q reads head h / (heads / key_heads) of k and v.
+/// alpha_h times the sum over the keys l > j that query i sees, of ln sigmoid(<query_i, key_l> / width): an integral
+/// along the order of the keys, from the query backwards.
+struct Path {
+  Input query;  ///< (batch, heads, queries, width), float32
+  Input key;    ///< (batch, heads, keys, width), float32
+  std::int64_t width = 0;
+  const float* alpha = nullptr;  ///< (heads)
+};
+
+/// <query_i, key_j>
+struct Product {
+  Input query;                 ///< (batch, heads, queries, width), float32
+  Input key;                   ///< (batch, heads / key_group, keys, width), float32
+  std::int64_t key_group = 1;  ///< heads that share keys
+  std::int64_t width = 0;
+};
+
+/// A multiplier of one bias, exactly 1 where a key has no tag or the groups differ. Not of a Path.
+struct Factor {
+  enum class Kind {
+    Tag,   ///< 1 + left[i, tag_j]
+    Tanh,  ///< 1 + beta_h tanh <left_i, right_j>
+    Exp    ///< exp(clamp(<left_i, right_j>, -bound, bound))
+  };
+  Kind kind = Kind::Tag;
+  Input left;                          ///< (batch, heads, queries, width), float32; a head stride of 0 shares it
+  Input right;                         ///< (batch, heads, keys, width), float32, for Tanh and Exp
+  std::int64_t width = 0;              ///< of left and right; for Tag the number of tags
+  const std::int64_t* tags = nullptr;  ///< (batch, keys), -1 = none, else below width; for Tag
+  const float* beta = nullptr;         ///< (heads), for Tanh
+  float bound = 2;                     ///< for Exp
+  const std::int64_t* query_groups = nullptr;  ///< (batch, queries), -1 = none; null: all of one group
+  const std::int64_t* key_groups = nullptr;    ///< (batch, keys)
+};
+
+struct Bias {
+  std::int64_t first_head = 0, last_head = 0;
+  std::variant<DistanceTable, DistanceLookup, Slope, Curve, Piecewise, Potential, Gated, Path, Product> form;
+  std::optional<Factor> factor;
+};
+
+/// Values that are averaged with the same weights into float32, whatever the type of v.
+struct Carried {
+  Input values;            ///< (batch, heads / group, keys, width), float32
+  std::int64_t group = 1;  ///< query heads that share values
+  std::int64_t width = 0;  ///< 0 = nothing is carried
+};
+
+/// One call. Head h of q reads head h / (heads / key_heads) of k and v. q, k and v are of one type.
 struct Attention {
   std::int64_t batch = 0, heads = 0, key_heads = 0, queries = 0, keys = 0, width = 0, value_width = 0;
   Input q;  ///< (batch, heads, queries, width)
@@ -86,6 +177,7 @@ struct Attention {
   const float* query_scale = nullptr;
   Visibility visible;
   std::vector<Bias> biases;
+  Carried carried;
 };
 
 /// How a call is run: `threads` workers through `executor`, which may be fewer; results do not depend on either.
@@ -94,38 +186,63 @@ struct Run {
   std::int64_t threads = 1;
 };
 
-/// out (batch, heads, queries, value_width) and, where given, lse (batch, heads, queries) contiguous. A query that sees
-/// nothing gives 0 and -inf. NaN and infinity of a key or value reach only the queries that see it.
+struct Results {
+  Output out;            ///< (batch, heads, queries, value_width), of the type of q
+  float* lse = nullptr;  ///< (batch, heads, queries) contiguous, or null
+  Output averages;       ///< (batch, heads, queries, carried.width), float32, where something is carried
+};
+
+/// A query that sees nothing gives 0 and -inf. NaN and infinity of a key, a value or what is carried reach only the
+/// queries that see it.
 /// Working memory: one packed copy of k and v, and a tile a thread.
 ///
-/// Error against float64, on unit-normal inputs with head widths up to 128 and up to 4096 keys: at most 2e-6 of a row
-/// and 5e-7 of the tensor (Euclidean), times max(1, largest logit / 8).
-void attention_forward(const Attention& call, const Run& run, const Output& out, float* lse);
+/// Error against float64, on unit-normal inputs with head widths up to 128 and up to 4096 keys: in float32 at most 2e-6
+/// of a row and 5e-7 of the tensor (Euclidean), times max(1, largest logit / 8); with a path 6e-6 of a row. In bf16,
+/// against float64 on the same rounded inputs: 4e-3 of a row.
+void attention_forward(const Attention& call, const Run& run, const Results& results);
 
-/// The gradient of a bias, in float64; each pointer may be null where nobody asks.
+/// The gradients of a bias, in float64, written and not added to; each pointer may be null where nobody asks.
 struct BiasGradient {
-  double* table = nullptr;  ///< (heads, count), as DistanceTable::table
-  double* slope = nullptr;  ///< (heads)
-  double* query = nullptr;  ///< (batch, heads, queries) contiguous, of a potential
-  double* key = nullptr;    ///< (batch, heads, keys) contiguous
+  double* table = nullptr;  ///< (heads, count): DistanceTable, DistanceLookup
+  double* slope = nullptr;  ///< (heads): Slope; (heads, pieces): Piecewise
+  double* level = nullptr;  ///< (heads, pieces): Piecewise
+  double* c = nullptr;      ///< (heads), whose sum is the gradient: Piecewise
+  double* reach = nullptr;  ///< (batch, heads, queries), whose sum over heads is the gradient: Piecewise
+  double* r1 = nullptr;     ///< (heads): Curve
+  double* r2 = nullptr;     ///< (heads): Curve
+  double* alpha = nullptr;  ///< (heads): Path
+  double* query = nullptr;  ///< (batch, heads, queries[, width]): Potential, Gated, Path, Product
+  double* key = nullptr;    ///< (batch, heads, keys[, width]), a query head each: Potential, Gated, Path, Product
+  double* left = nullptr;   ///< (batch, heads, queries, width): the factor's
+  double* right = nullptr;  ///< (batch, heads, keys, width): the factor's
+  double* beta = nullptr;   ///< (heads): the factor's
 };
 
 struct Gradients {
-  Output q, k, v;                    ///< shaped as what they are the gradients of; written, not added to
+  Output q, k, v;                    ///< shaped and typed as what they are the gradients of; written, not added to
   std::vector<BiasGradient> biases;  ///< as many as the call has biases, or none
+  double* carried = nullptr;         ///< (batch, heads, keys, carried.width) contiguous, a query head each, or null
 };
 
-/// Gradients of a call from those of its results: dout (batch, heads, queries, value_width) and, where given, dlse
-/// (batch, heads, queries). `out` and `lse` are what attention_forward gave. All numbers must be finite.
+/// What came of the forward pass and the gradients of it. Outputs that nobody asked about have no data.
+struct Upstream {
+  Input out;                   ///< as attention_forward gave it
+  const float* lse = nullptr;  ///< as attention_forward gave it
+  Input averages;              ///< as attention_forward gave it, where something is carried
+  Input dout;                  ///< (batch, heads, queries, value_width), of the type of q
+  const float* dlse = nullptr;
+  Input daverages;  ///< (batch, heads, queries, carried.width), float32
+};
+
+/// Gradients of a call from those of its results. All numbers must be finite.
 ///
 /// The same bits for the same number of threads; another number may cut the queries of a head differently, which moves
 /// the gradients of k, v and the biases within the rounding of their sums (1e-6 of the tensor).
 /// Working memory: a packed copy of k and v, a tile a thread, the gradient of one head's k and v a thread, and the
 /// biases' gradients once for each head.
 ///
-/// Error against float64 under the conditions of attention_forward: at most 1e-6 of each tensor, and of the sum of the
-/// terms' magnitudes for what is summed over pairs.
-void attention_backward(const Attention& call, const Run& run, const Input& out, const float* lse, const Input& dout,
-                        const float* dlse, const Gradients& gradients);
+/// Error against float64 under the conditions of attention_forward: in float32 at most 1e-6 of each tensor, and of the
+/// sum of the terms' magnitudes for what is summed over pairs; in bf16 6e-3 of each tensor.
+void attention_backward(const Attention& call, const Run& run, const Upstream& upstream, const Gradients& gradients);
 
 }  // namespace torsor::kernel
