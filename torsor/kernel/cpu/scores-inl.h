@@ -119,6 +119,7 @@ class ScoreTile {
 
  private:
   void hide(std::int64_t r) {
+    if (tile_.low[r] == tile_.high[r]) return;  // nothing of the row is read
     float* scores = row(r);
     std::fill(scores + tile_.from(r), scores + tile_.low[r], minus_infinity);
     std::fill(scores + tile_.high[r], scores + tile_.to(r), minus_infinity);
