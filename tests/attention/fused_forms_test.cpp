@@ -184,6 +184,10 @@ Outcome compute(const CoreInput& frame, const Numbers& numbers, const Complete& 
   return outcome;
 }
 
+double error_of(const at::Tensor& found, const at::Tensor& wanted) {
+  return (found.to(at::kDouble) - wanted).norm().item<double>() / (wanted.norm().item<double>() + 1e-30);
+}
+
 /// Bounds of kernel.md: of a row, and of whole tensors. A gradient that is a sum over pairs is judged by its terms.
 struct Bounds {
   double row = 2e-6, tensor = 5e-7, gradient = 1e-6;
@@ -547,17 +551,34 @@ TEST(FusedForms, AGradientThatNobodyAsksForIsNotComputed) {
   EXPECT_TRUE(trained.equal(fused_attention(own)->out));
 }
 
-TEST(FusedForms, WhatIsNotFiniteIsLeftToTheReference) {
-  CoreInput input = frame(Masking::Causal, Steps::One);
+TEST(FusedForms, WhatIsNotFiniteReachesOnlyTheQueriesThatSeeIt) {
+  at::manual_seed(6);
+  CoreInput input = frame(Masking::Documents, Steps::Halves);
   input.q = at::randn({kRows, kHeads, kQueries, kDim}), input.k = at::randn({kRows, kKeyHeads, kKeys, kDim});
   input.v = at::randn({kRows, kKeyHeads, kKeys, kValueDim});
-  const at::Tensor key = at::randn({kRows, kHeads, kKeys});
-  input.biases = {{{0, kHeads}, PotentialForm{at::randn({kRows, kHeads, kQueries}), key}}};
-  EXPECT_TRUE(fused_attention(input).has_value());
-  key[0][0][3] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(fused_attention(input).has_value());
-  key[0][0][3] = 0;
-  input.v[1][1][2][0] = std::numeric_limits<float>::infinity();
+  const at::Tensor potential = at::randn({kRows, kHeads, kKeys});
+  input.biases = {{{0, kHeads}, PotentialForm{at::randn({kRows, kHeads, kQueries}), potential}}};
+  input.carried = Carried{at::randn({kRows, 1, kKeys, 3})};
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  input.k[0][0][40][2] = nan;
+  input.k[1][1][22][0] = infinity;  // of a token that is padding
+  input.v[1][1][50][7] = -infinity;
+  input.q[0][3][12][1] = nan;
+  input.carried->values[1][0][64][1] = infinity;
+  const std::optional<Attended> found = fused_attention(input);
+  ASSERT_TRUE(found.has_value());
+  const Attended wanted = reference_attention(input);
+  for (const auto& [ours, theirs] : {std::pair{found->out, wanted.out}, std::pair{found->averages, wanted.averages}}) {
+    EXPECT_TRUE(ours.isnan().equal(theirs.isnan()));
+    EXPECT_TRUE(theirs.isnan().any().item<bool>());
+    EXPECT_FALSE(theirs.isnan().all().item<bool>());
+    EXPECT_LE(error_of(ours.nan_to_num(0), theirs.nan_to_num(0).to(at::kDouble)), 1e-6);
+  }
+  // Gradients of it are the reference path's, and so is a bias that is not finite.
+  CoreInput trained = input;
+  trained.q = input.q.clone().requires_grad_(true);
+  EXPECT_FALSE(fused_attention(trained).has_value());
+  potential[0][0][3] = nan;
   EXPECT_FALSE(fused_attention(input).has_value());
 }
 

@@ -67,10 +67,11 @@ std::int64_t reference_block(const CoreInput& input, const ReferenceLimits& limi
 Attended reference_attention(const CoreInput& input, const ReferenceLimits& limits = {});
 
 /// The fused kernel (kernel/attention.h), with autograd: gradients of q, k, v, carried values and every trained tensor,
-/// once (a gradient of a gradient throws Error). O(T) memory. Nothing where the kernel does not compute this call: it
-/// takes float32 and bfloat16 on the CPU with any mask, every bias form but the content position, factors of forms that
-/// are neither a path nor a factor themselves; no decay; every number finite. Where positions do not step by one, a
-/// table whose distances wrap must not be far larger than the sequences.
+/// once (a gradient of a gradient throws Error). O(T) memory. Nothing where the kernel does not compute this call. It
+/// takes float32 and bfloat16 on the CPU with any mask, every bias form but the content position, and factors of all of
+/// these but a path and another factor. It takes no decay; no table whose distances wrap where positions do not step by
+/// one and spread far wider than the sequences; and no number that is not finite in a bias, or anywhere where a gradient
+/// is asked for.
 /// Throws Error where a gated or path form meets a negative distance, as the reference path does.
 std::optional<Attended> fused_attention(const CoreInput& input);
 

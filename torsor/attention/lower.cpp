@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -32,15 +33,27 @@ bool reads_positions(const BiasForm& bias) {
          !std::holds_alternative<ProductForm>(bias.form);
 }
 
-/// Whether every tensor of the call can be read in place, on the CPU, and is finite: what is not finite is dealt with
-/// on the reference path, where it makes NaN of the rows that see it and of no others.
+/// Whether every tensor of the call can be read in place and holds finite numbers. What q, k, v and the carried values
+/// hold only matters to gradients: without them the kernel keeps what is not finite to the queries that see it, as the
+/// reference path does, and looking through a long cache for each new token would cost as much as attending to it.
 bool is_readable(const CoreInput& input) {
-  bool readable = true;
+  bool plain = true, trained = false;
   CoreInput copy = input;
   visit_tensors(copy, [&](const at::Tensor& tensor) {
-    readable = readable && (!tensor.defined() || (is_plain(tensor) && all_finite(tensor)));
+    plain = plain && (!tensor.defined() || is_plain(tensor));
+    trained = trained || (tensor.defined() && tensor.requires_grad());
   });
-  return readable;
+  if (!plain) return false;
+  const auto finite = [](const at::Tensor& tensor) { return !tensor.defined() || all_finite(tensor); };
+  if (at::GradMode::is_enabled() && trained) {
+    bool all = true;
+    visit_tensors(copy, [&](const at::Tensor& tensor) { all = all && finite(tensor); });
+    return all;
+  }
+  bool all = true;
+  for (LogitScale& scale : copy.logit_scales) all = all && finite(scale.query);
+  for (BiasForm& bias : copy.biases) visit_form(bias, [&](const at::Tensor& tensor) { all = all && finite(tensor); });
+  return all;
 }
 
 /// Breaks of a ReLU network of one input u >= 0, and which units count in each of the pieces between them.
@@ -115,8 +128,8 @@ class Lowering {
     double least = std::nearbyint(seen.least), most = std::nearbyint(seen.most);
     if (form.rule.far != Buckets::Far::Wrap) {
       // Beyond the last bucket's bound nothing changes, and the kernel reads the nearest entry.
-      const double last = bucket_bounds(form.rule).empty() ? 0 : bucket_bounds(form.rule).back();
-      const double first = form.rule.bidirectional ? -last : -1;
+      const std::vector<double> bounds = bucket_bounds(form.rule);
+      const double last = bounds.empty() ? 0 : bounds.back(), first = form.rule.bidirectional ? -last : 0;
       least = std::clamp(least, first, last);
       most = std::clamp(most, first, last);
     }
@@ -125,9 +138,8 @@ class Lowering {
     lookup.most = static_cast<std::int64_t>(most);
     lookup.count = static_cast<std::int64_t>(most - least) + 1;
     lookup.positions = positions();
-    const at::Tensor n = most - at::arange(lookup.count, at::TensorOptions(at::kDouble));
     one.bias.form = lookup;
-    add(one, Slot::Table, evaluate_at_distances({heads_, form}, n, type));
+    add(one, Slot::Table, falling_values(form, lookup.most, lookup.most - lookup.count + 1, type));
     return true;
   }
 
@@ -258,10 +270,21 @@ class Lowering {
     table.most = first_distance.max().item<std::int64_t>() + input_.q.size(2) - 1;
     table.count = table.most - (first_distance.min().item<std::int64_t>() - input_.k.size(2) + 1) + 1;
     // Falling: what a query's row of scores adds then lies in the order of the keys.
-    const at::Tensor n = static_cast<double>(table.most) - at::arange(table.count, at::TensorOptions(at::kDouble));
     one.bias.form = table;
-    add(one, Slot::Table, evaluate_at_distances({heads_, form}, n, type));
+    add(one, Slot::Table, falling_values(form, table.most, table.most - table.count + 1, type));
     return true;
+  }
+
+  /// (H, most - least + 1): the form at the distances from `most` down to `least`.
+  template <class Form>
+  at::Tensor falling_values(const Form& form, std::int64_t most, std::int64_t least, at::ScalarType type) const {
+    const auto at_distances = [&](const at::Tensor& n) { return evaluate_at_distances({heads_, form}, n, type); };
+    const at::TensorOptions wide(at::kDouble);
+    if (std::is_same_v<Form, TableForm> || least >= 0 || most <= 0)
+      return at_distances(static_cast<double>(most) - at::arange(most - least + 1, wide));
+    // A function of |n|: most of a square call's distances are there with both signs.
+    const at::Tensor values = at_distances(at::arange(std::max(most, -least) + 1, wide));
+    return at::cat({values.narrow(1, 0, most + 1).flip(1), values.narrow(1, 1, -least)}, 1);
   }
 
   template <class Form>
@@ -402,7 +425,9 @@ std::optional<LoweredCall> lower(const CoreInput& input) {
     return is_plain(tensor) && (type == at::kFloat || type == at::kBFloat16) && type == input.q.scalar_type() &&
            tensor.numel() > 0;
   };
-  if (!fits(input.q) || !fits(input.k) || !fits(input.v) || !input.decays.empty()) return {};
+  // A scale that is not finite would make every score NaN, those of hidden keys too.
+  if (!fits(input.q) || !fits(input.k) || !fits(input.v) || !input.decays.empty() || !std::isfinite(input.scale))
+    return {};
   for (const BiasForm& bias : input.biases) {
     if (!reads_positions(bias)) continue;
     if (input.query_positions.requires_grad() || input.key_positions.requires_grad() ||
