@@ -265,10 +265,12 @@ Attended run_core(const CoreInput& input, Path path) {
   if (path == Path::Reference) return reference_attention(input);
   const bool few = path == Path::Auto && input.k.size(2) < fewest_fused_keys;
   if (few && plain_attention_applies(input)) return plain_attention(input);
-  if (fused_attention_applies(input)) return fused_attention(input);
+  if (std::optional<Attended> attended = fused_attention(input)) return *std::move(attended);
   if (path == Path::Fused)
     throw NotFused(
-        "attend: this call does not lower to the fused kernel (dtype, device, a bias, a decay or what is carried)");
+        "attend: this call does not lower to the fused kernel (dtype, device, a decay, a bias that has no form there, "
+        "or "
+        "numbers that are not finite)");
   if (plain_attention_applies(input)) return plain_attention(input);
   return reference_attention(input);
 }

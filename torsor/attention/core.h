@@ -66,13 +66,14 @@ std::int64_t reference_block(const CoreInput& input, const ReferenceLimits& limi
 /// recomputes each block instead of keeping it, to the same bits.
 Attended reference_attention(const CoreInput& input, const ReferenceLimits& limits = {});
 
-/// True when the fused kernel computes this call: float32 on the CPU, causal or not, with any mask; biases that it has
-/// a form for (linear and potential at any positions; table, log, power and cosine where positions step by one), no
-/// decay and nothing carried; every number finite.
-bool fused_attention_applies(const CoreInput& input);
-/// The fused kernel (kernel/attention.h), with autograd: gradients of q, k, v and every trained tensor of the biases,
-/// once (a gradient of a gradient throws Error). O(T) memory.
-Attended fused_attention(const CoreInput& input);
+/// The fused kernel (kernel/attention.h), with autograd: gradients of q, k, v, carried values and every trained tensor,
+/// once (a gradient of a gradient throws Error). O(T) memory. Nothing where the kernel does not compute this call. It
+/// takes float32 and bfloat16 on the CPU with any mask, every bias form but the content position, and factors of all of
+/// these but a path and another factor. It takes no decay; no table whose distances wrap where positions do not step by
+/// one and spread far wider than the sequences; and no number that is not finite in a bias, or anywhere where a gradient
+/// is asked for.
+/// Throws Error where a gated or path form meets a negative distance, as the reference path does.
+std::optional<Attended> fused_attention(const CoreInput& input);
 
 /// True when libtorch's scaled_dot_product_attention computes exactly this call: no bias, no decay, no factor a query,
 /// nothing carried, nothing masked beyond causal order of square shapes, and every number finite (it carries NaN of a

@@ -88,7 +88,7 @@ class Evaluator {
   }
 
   at::Tensor operator()(const GatedForm& form) const {
-    refuse_negative("a gated slope");
+    refuse_negative(kGatedName);
     if (!form.query.defined() && !form.key.defined())
       throw Error("a gated slope needs a gate of the query, of the key, or both");
     at::Tensor rate;
@@ -102,7 +102,7 @@ class Evaluator {
   }
 
   at::Tensor operator()(const PathForm& form) const {
-    refuse_negative("a path integral");
+    refuse_negative(kPathName);
     const at::Tensor query = queries_of(form.query, block_, 2), key = keys_of(form.key, block_, 2);
     const double width = static_cast<double>(query.size(-1));
     const at::Tensor z = at::matmul(query, key.transpose(-1, -2)) / width;
@@ -155,8 +155,7 @@ class Evaluator {
   at::Tensor distance() const { return (query_.unsqueeze(-1) - key_.unsqueeze(-2)).unsqueeze(1); }
 
   void refuse_negative(const char* what) const {
-    if (distance().lt(0).logical_and(block_.visible).any().item<bool>())
-      throw Error(str(what, " needs causal order: a query sees a key with a larger position"));
+    if (distance().lt(0).logical_and(block_.visible).any().item<bool>()) refuse_negative_distance(what);
   }
 
   /// f on distances (B|1, 1, q, k), evaluated once a distance where the positions allow it.
@@ -178,6 +177,10 @@ class Evaluator {
 };
 
 }  // namespace
+
+void refuse_negative_distance(const char* what) {
+  throw Error(str(what, " needs causal order: a query sees a key with a larger position"));
+}
 
 at::Tensor evaluate_at_distances(const BiasForm& bias, const at::Tensor& n, at::ScalarType dtype) {
   const bool of_distance = std::holds_alternative<LinearForm>(bias.form) ||

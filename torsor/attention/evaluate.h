@@ -22,6 +22,12 @@ struct Block {
 /// Throws Error when a gated or path form meets a visible pair with a negative distance.
 at::Tensor evaluate_form(const BiasForm& bias, const Block& block);
 
+/// What a form is called when it refuses a negative distance.
+inline constexpr const char* kGatedName = "a gated slope";
+inline constexpr const char* kPathName = "a path integral";
+/// Throws the Error of a form that has no meaning where a query sees a key with a larger position.
+[[noreturn]] void refuse_negative_distance(const char* what);
+
 /// The values of a form at the distances n (S) float64, (heads, S) in `dtype`; undefined for a form that reads more
 /// than the distance of a pair.
 at::Tensor evaluate_at_distances(const BiasForm& bias, const at::Tensor& n, at::ScalarType dtype);

@@ -67,7 +67,7 @@ struct DistanceTable {
 };
 
 /// The same table at any positions: the entry of the nearest whole distance, halves to even. What lies outside the
-/// table must be hidden; it reads the nearest entry.
+/// table reads its nearest entry.
 struct DistanceLookup {
   const float* table = nullptr;  ///< (heads, count)
   std::int64_t most = 0, count = 0;
