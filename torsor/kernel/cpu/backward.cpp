@@ -15,6 +15,7 @@
 //
 #include <hwy/highway.h>
 
+#include "torsor/kernel/cpu/bias_gradients-inl.h"
 #include "torsor/kernel/cpu/scores-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,261 +25,276 @@ namespace {
 /// A unit of work: the queries of one key head's group, or every `splits`-th tile of them. It owns what it sums.
 struct Unit {
   std::int64_t b = 0, key_head = 0, split = 0, splits = 1;
+  Floats keys;     ///< (keys, key row)
+  Floats values;   ///< (keys, value row)
+  Floats carried;  ///< (heads of the group, keys, carried row)
+  std::vector<UnitBias> biases;
 };
 
-/// What a unit sums for the biases: for each head of the group the table's entries, the slope, or the keys' share of a
-/// potential.
-struct UnitBias {
-  std::vector<std::vector<double>> sums;  ///< (bias)(head of the group x numbers)
-};
+/// What a call needs once, whoever computes.
+struct Packed {
+  Panels keys, values, carried;
+  Rows key_rows;
+  std::vector<PackedBias> biases;
+  std::vector<BiasRows> bias_rows;
+  std::int64_t key_row, value_row, carried_row;  ///< widths in whole vectors
 
-std::int64_t numbers_of(const Attention& call, const Bias& bias) {
-  switch (bias.kind) {
-    case Bias::Kind::DistanceTable:
-      return bias.distance_table.count;
-    case Bias::Kind::Slope:
-      return 1;
-    case Bias::Kind::Potential:
-      return call.keys;
+  Packed(const Attention& call, const Gradients& gradients, const Run& run)
+      : keys(pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run)),
+        values(pack_panels(call.v, call.batch, call.key_heads, call.keys, call.value_width, run)),
+        key_rows(pack_rows(call.k, call.batch, call.key_heads, call.keys, call.width, false, run)),
+        biases(pack_biases(call, run)),
+        key_row(round_up(call.width, lanes())),
+        value_row(round_up(call.value_width, lanes())),
+        carried_row(round_up(call.carried.width, lanes())) {
+    if (call.carried.width > 0)
+      carried = pack_panels(call.carried.values, call.batch, call.heads / call.carried.group, call.keys,
+                            call.carried.width, run);
+    if (!gradients.biases.empty()) bias_rows = pack_bias_rows(call, run);
   }
-  return 0;
-}
+};
 
-/// The work of one thread. With P the weights, D_i = sum_c dout_ic out_ic - dlse_i and dP = dout v^T:
+/// The work of one thread. With P the weights, D_i = sum_c dout_ic out_ic - dlse_i (what is carried counted as channels
+/// of out and v) and dP = dout v^T:
 ///   dS = P (dP - D);  dv = P^T dout;  dk = dS^T q';  dq' = dS k;  q' the scaled queries.
 class BackwardWorker {
  public:
-  BackwardWorker(const Attention& call, const Panels& keys, const Panels& values, const Rows& key_rows,
-                 const Input& out, const float* lse, const Input& dout, const float* dlse, const Gradients& gradients)
+  BackwardWorker(const Attention& call, const Packed& packed, const Upstream& upstream, const Gradients& gradients)
       : call_(call),
-        values_(values),
-        key_rows_(key_rows),
-        out_(out),
-        lse_(lse),
-        dout_(dout),
-        dlse_(dlse),
+        packed_(packed),
+        upstream_(upstream),
         gradients_(gradients),
-        tile_(call, keys),
-        value_row_(round_up(call.value_width, lanes())),
-        douts_(floats(query_tile * value_row_)),
+        tile_(call, packed.keys, packed.biases),
+        biases_(call, tile_.biases(), packed.bias_rows, gradients.biases),
+        douts_(floats(query_tile * packed.value_row)),
+        daverages_(floats(query_tile * packed.carried_row)),
         slopes_(floats(query_tile * key_tile)),
-        dqueries_(floats(query_tile * tile_.query_row())),
-        diagonals_(floats(query_tile + key_tile)) {}
+        dqueries_(floats(query_tile * packed.key_row)) {}
 
-  /// dkeys (keys, query_row) and dvalues (keys, value_row) are added to.
-  void run(const Unit& unit, float* dkeys, float* dvalues, UnitBias& sums) {
+  void run(Unit& unit) {
     const std::int64_t group = call_.heads / call_.key_heads, tiles = (call_.queries + query_tile - 1) / query_tile;
-    for (std::int64_t n = 0; n < group; ++n)
-      for (std::int64_t tile = unit.split; tile < tiles; tile += unit.splits) {
-        const std::int64_t first = tile * query_tile;
-        tile_.move_to(unit.b, unit.key_head * group + n, first, std::min(query_tile, call_.queries - first));
+    for (std::int64_t member = 0; member < group; ++member)
+      for (std::int64_t n = unit.split; n < tiles; n += unit.splits) {
+        const std::int64_t first = n * query_tile;
+        tile_.move_to(unit.b, unit.key_head * group + member, first, std::min(query_tile, call_.queries - first));
         begin();
-        tile_.for_each_step([&](std::int64_t from, std::int64_t to) { step(from, to, dkeys, dvalues, sums, n); });
+        tile_.for_each_step([&](std::int64_t from, std::int64_t to) { step(from, to, unit, member); });
         finish();
       }
   }
 
-  std::int64_t key_row() const { return tile_.query_row(); }
-  std::int64_t value_row() const { return value_row_; }
-
  private:
   void begin() {
-    for (std::int64_t r = 0; r < tile_.rows(); ++r) {
-      const std::int64_t i = tile_.query(r), b = tile_.batch(), head = tile_.head();
-      const float *given = dout_.row(b, head, i), *result = out_.row(b, head, i);
-      float* to = douts_.get() + r * value_row_;
-      double sum = 0;
-      for (std::int64_t c = 0; c < call_.value_width; ++c) {
-        to[c] = given[c];
-        sum += static_cast<double>(given[c]) * static_cast<double>(result[c]);
-      }
-      std::fill(to + call_.value_width, to + value_row_, 0.0F);
-      const std::int64_t place = (b * call_.heads + head) * call_.queries + i;
-      if (dlse_) sum -= static_cast<double>(dlse_[place]);
-      shares_[r] = static_cast<float>(sum);
+    const Tile& tile = tile_.tile();
+    double totals[query_tile];
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const std::int64_t place = (tile.b * call_.heads + tile.head) * call_.queries + tile_.query(r);
+      double sum = read_upstream(upstream_.dout, upstream_.out, r, call_.value_width,
+                                 douts_.get() + r * packed_.value_row, packed_.value_row);
+      if (packed_.carried_row)
+        sum += read_upstream(upstream_.daverages, upstream_.averages, r, call_.carried.width,
+                             daverages_.get() + r * packed_.carried_row, packed_.carried_row);
+      totals[r] = upstream_.dlse ? static_cast<double>(upstream_.dlse[place]) : 0.0;
+      shares_[r] = static_cast<float>(sum - totals[r]);
+      const bool nothing = upstream_.lse[place] == minus_infinity;
       // A query that sees nothing has no weights: any level serves, but minus infinity.
-      levels_[r] = lse_[place] == minus_infinity ? 0.0F : lse_[place];
-      query_sums_[r] = 0;
+      levels_[r] = nothing ? 0.0F : upstream_.lse[place];
+      if (nothing) totals[r] = 0;
     }
-    std::fill(dqueries_.get(), dqueries_.get() + tile_.rows() * tile_.query_row(), 0.0F);
+    std::fill(dqueries_.get(), dqueries_.get() + tile.rows * packed_.key_row, 0.0F);
+    biases_.begin(tile, totals);
   }
 
-  void step(std::int64_t begin, std::int64_t end, float* dkeys, float* dvalues, UnitBias& sums, std::int64_t own) {
-    const Tag d;
+  /// Reads the gradient of a row of results into whole vectors and returns its product with the row. What nobody asked
+  /// about counts as zeros.
+  double read_upstream(const Input& gradient, const Input& result, std::int64_t r, std::int64_t width, float* to,
+                       std::int64_t row) const {
+    const Tile& tile = tile_.tile();
+    std::fill(to, to + row, 0.0F);
+    if (!gradient.data && !gradient.half) return 0;
+    const float* given = read_row(gradient, tile.b, tile.head, tile_.query(r), width, to);
+    if (given != to) std::copy(given, given + width, to);
+    double sum = 0;
+    const std::int64_t place = result.at(tile.b, tile.head, tile_.query(r));
+    for (std::int64_t c = 0; c < width; ++c)
+      sum += static_cast<double>(to[c]) *
+             static_cast<double>(result.data ? result.data[place + c] : widen(result.half[place + c]));
+    return sum;
+  }
+
+  void step(std::int64_t begin, std::int64_t end, Unit& unit, std::int64_t member) {
     tile_.compute(begin, end);
-    const std::int64_t rows = tile_.rows(), width = tile_.width(), panel = panel_width();
-    const float* values = values_.at(tile_.kv_head(), begin);
-    for (std::int64_t c = 0; c < width; c += panel) {
-      const std::int64_t skipped = tile_.rows_before(begin + c);
-      product<false>(douts_.get() + skipped * value_row_, value_row_, 1, values + c * call_.value_width, panel,
-                     call_.value_width, slopes(skipped) + c, key_tile, rows - skipped, panel);
+    const Tile& tile = tile_.tile();
+    const std::int64_t panel = panel_tokens();
+    const float* values = packed_.values.at(tile.b, tile_.key_head(), begin);
+    const float* carried =
+        packed_.carried_row ? packed_.carried.at(tile.b, tile.head / call_.carried.group, begin) : nullptr;
+    for (std::int64_t c = 0; c < tile.width; c += panel) {
+      const RowSpan rows = tile_.rows_of(c, c + panel);
+      product<false>(douts_.get() + rows.first * packed_.value_row, packed_.value_row, 1,
+                     values + c * call_.value_width, panel, call_.value_width, slopes(rows.first) + c, key_tile,
+                     rows.count(), panel);
+      if (carried)
+        product<true>(daverages_.get() + rows.first * packed_.carried_row, packed_.carried_row, 1,
+                      carried + c * call_.carried.width, panel, call_.carried.width, slopes(rows.first) + c, key_tile,
+                      rows.count(), panel);
     }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const Vec level = hn::Set(d, levels_[r]), share = hn::Set(d, shares_[r]);
-      float *weights = tile_.row(r), *slope = slopes(r);
-      for (std::int64_t j = 0; j < width; j += lanes()) {
-        const Vec score = hn::LoadU(d, weights + j);
-        const Vec weight = exp_below_zero(hn::Sub(score, level));
-        hn::StoreU(weight, d, weights + j);
-        const Vec product_of = hn::Mul(weight, hn::Sub(hn::LoadU(d, slope + j), share));
-        // Where nothing is seen no product was made: what lies there may be anything.
-        hn::StoreU(hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), product_of), d, slope + j);
-      }
-    }
+    for (std::int64_t r = 0; r < tile.rows; ++r) weigh(r);
+
     // Stretches of keys: their gradients stay in the first cache while the queries pass.
-    for (std::int64_t j = begin; j < end; j += stretch) {
-      const std::int64_t skipped = tile_.rows_before(j), count = std::min(stretch, end - j), depth = rows - skipped;
-      const float *weights = tile_.row(skipped) + (j - begin), *slope = slopes(skipped) + (j - begin);
-      const std::int64_t key_row = tile_.query_row();
-      product<true>(weights, 1, key_tile, douts_.get() + skipped * value_row_, value_row_, depth,
-                    dvalues + j * value_row_, value_row_, count, value_row_);
-      product<true>(slope, 1, key_tile, tile_.queries() + skipped * key_row, key_row, depth, dkeys + j * key_row,
-                    key_row, count, key_row);
-      product<true>(slope, key_tile, 1, key_rows_.at(tile_.kv_head(), j), key_rows_.row(), count,
-                    dqueries_.get() + skipped * key_row, key_row, depth, key_row);
+    float* of_carried = packed_.carried_row ? unit.carried.get() + member * call_.keys * packed_.carried_row : nullptr;
+    for (std::int64_t j = 0; j < end - begin; j += stretch) {
+      const RowSpan rows = tile_.rows_of(j, j + stretch);
+      const std::int64_t count = std::min(stretch, end - begin - j), key = begin + j;
+      const float *weights = tile_.row(rows.first) + j, *slope = slopes(rows.first) + j;
+      const std::int64_t key_row = packed_.key_row, value_row = packed_.value_row, carried_row = packed_.carried_row;
+      product<true>(weights, 1, key_tile, douts_.get() + rows.first * value_row, value_row, rows.count(),
+                    unit.values.get() + key * value_row, value_row, count, value_row);
+      if (of_carried)
+        product<true>(weights, 1, key_tile, daverages_.get() + rows.first * carried_row, carried_row, rows.count(),
+                      of_carried + key * carried_row, carried_row, count, carried_row);
+      product<true>(slope, 1, key_tile, tile_.queries() + rows.first * key_row, key_row, rows.count(),
+                    unit.keys.get() + key * key_row, key_row, count, key_row);
+      product<true>(slope, key_tile, 1, packed_.key_rows.at(tile.b, tile_.key_head(), key), packed_.key_rows.row(),
+                    count, dqueries_.get() + rows.first * key_row, key_row, rows.count(), key_row);
     }
-    for (std::size_t n = 0; n < gradients_.biases.size(); ++n) {
-      const Bias& bias = call_.biases[n];
-      if (tile_.head() >= bias.first_head && tile_.head() < bias.last_head)
-        add(bias, gradients_.biases[n], begin, end, sums.sums[n].data() + own * numbers_of(call_, bias));
-    }
+    if (!gradients_.biases.empty()) biases_.add(tile, tile_.mask(), slopes(0), member, unit.biases);
   }
 
-  void add(const Bias& bias, const BiasGradient& wanted, std::int64_t begin, std::int64_t end, double* sums) {
-    switch (bias.kind) {
-      case Bias::Kind::DistanceTable:
-        if (wanted.table) add_table(bias, begin, end, sums);
-        return;
-      case Bias::Kind::Slope:
-        if (wanted.slope) add_slope(bias, begin, end, sums);
-        return;
-      case Bias::Kind::Potential:
-        if (wanted.query || wanted.key) add_potential(begin, end, sums);
-        return;
-    }
-  }
-
-  /// One distance is one diagonal of the tile.
-  HWY_INLINE void add_table(const Bias& bias, std::int64_t begin, std::int64_t end, double* sums) {
+  /// Row r of the scores becomes weights, and dP beside it dS.
+  HWY_INLINE void weigh(std::int64_t r) {
     const Tag d;
-    const DistanceTable& form = bias.distance_table;
-    const std::int64_t rows = tile_.rows(), keys = end - begin;
-    float* diagonals = diagonals_.get();
-    std::fill(diagonals, diagonals + rows + keys, 0.0F);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* HWY_RESTRICT to = diagonals + rows - 1 - r;
-      const float* HWY_RESTRICT slope = slopes(r);
-      std::int64_t j = 0;
-      for (; j + lanes() <= keys; j += lanes())
-        hn::StoreU(hn::Add(hn::LoadU(d, to + j), hn::LoadU(d, slope + j)), d, to + j);
-      for (; j < keys; ++j) to[j] += slope[j];
-    }
-    double* first = sums + form.most - form.first_distance[tile_.batch()] - tile_.query(rows - 1) + begin;
-    for (std::int64_t n = 0; n < rows + keys - 1; ++n) first[n] += static_cast<double>(diagonals[n]);
-  }
-
-  void add_slope(const Bias& bias, std::int64_t begin, std::int64_t end, double* sums) {
-    const double* positions = bias.slope.key_positions + tile_.batch() * call_.keys + begin;
-    for (std::int64_t r = 0; r < tile_.rows(); ++r) {
-      const double own = bias.slope.query_positions[tile_.batch() * call_.queries + tile_.query(r)];
-      const float* slope = slopes(r);
-      double sum = 0;
-      for (std::int64_t j = 0; j < end - begin; ++j)
-        sum += static_cast<double>(slope[j]) * std::abs(own - positions[j]);
-      *sums -= sum;
-    }
-  }
-
-  void add_potential(std::int64_t begin, std::int64_t end, double* sums) {
-    for (std::int64_t r = 0; r < tile_.rows(); ++r) {
-      const float* slope = slopes(r);
-      for (std::int64_t j = 0; j < end - begin; ++j) {
-        query_sums_[r] += static_cast<double>(slope[j]);
-        sums[begin + j] -= static_cast<double>(slope[j]);
-      }
+    const Tile& tile = tile_.tile();
+    const std::int64_t from = tile.from(r), to = tile.to(r);
+    float *weights = tile_.row(r), *slope = slopes(r);
+    std::fill(weights, weights + from, 0.0F);
+    std::fill(weights + to, weights + tile.width, 0.0F);
+    std::fill(slope, slope + from, 0.0F);
+    std::fill(slope + to, slope + tile.width, 0.0F);
+    const Vec level = hn::Set(d, levels_[r]), share = hn::Set(d, shares_[r]);
+    for (std::int64_t j = from; j < to; j += lanes()) {
+      const Vec weight = exp_below_zero(hn::Sub(hn::LoadU(d, weights + j), level));
+      hn::StoreU(weight, d, weights + j);
+      hn::StoreU(hn::Mul(weight, hn::Sub(hn::LoadU(d, slope + j), share)), d, slope + j);
     }
   }
 
   void finish() {
-    for (std::int64_t r = 0; r < tile_.rows(); ++r) {
-      const std::int64_t i = tile_.query(r);
-      const float factor = tile_.query_factor(r);
-      const float* sums = dqueries_.get() + r * tile_.query_row();
-      float* to = gradients_.q.row(tile_.batch(), tile_.head(), i);
-      for (std::int64_t c = 0; c < call_.width; ++c) to[c] = sums[c] * factor;
-      for (std::size_t n = 0; n < gradients_.biases.size(); ++n) {
-        const Bias& bias = call_.biases[n];
-        if (bias.kind != Bias::Kind::Potential || !gradients_.biases[n].query) continue;
-        if (tile_.head() < bias.first_head || tile_.head() >= bias.last_head) continue;
-        const std::int64_t heads = bias.last_head - bias.first_head, own = tile_.head() - bias.first_head;
-        gradients_.biases[n].query[(tile_.batch() * heads + own) * call_.queries + i] = query_sums_[r];
-      }
-    }
+    const Tile& tile = tile_.tile();
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      write_row(gradients_.q, tile.b, tile.head, tile_.query(r), dqueries_.get() + r * packed_.key_row, call_.width,
+                tile_.query_factor(r));
+    biases_.finish(tile);
   }
 
   float* slopes(std::int64_t r) { return slopes_.get() + r * key_tile; }
 
   const Attention& call_;
-  const Panels& values_;
-  const Rows& key_rows_;
-  const Input& out_;
-  const float* lse_;
-  const Input& dout_;
-  const float* dlse_;
+  const Packed& packed_;
+  const Upstream& upstream_;
   const Gradients& gradients_;
   ScoreTile tile_;
-  std::int64_t value_row_;
-  Floats douts_;      ///< (query_tile, value_row)
+  BiasGradients biases_;
+  Floats douts_;      ///< (query_tile, value row)
+  Floats daverages_;  ///< (query_tile, carried row)
   Floats slopes_;     ///< (query_tile, key_tile): dP, then dS
-  Floats dqueries_;   ///< (query_tile, query_row)
-  Floats diagonals_;  ///< one number a distance within the tile
+  Floats dqueries_;   ///< (query_tile, key row)
   float shares_[query_tile], levels_[query_tile];
-  double query_sums_[query_tile];
 };
 
 /// Sums of the units of one key head, in the order of the splits, written where they belong.
-void write_rows(const std::vector<Floats>& parts, std::size_t first, std::int64_t splits, std::int64_t row,
-                std::int64_t tokens, std::int64_t width, const Output& to, std::int64_t b, std::int64_t head) {
+void write_rows(const Unit* units, Floats Unit::*part, std::int64_t row, std::int64_t tokens, std::int64_t width,
+                const Output& to) {
+  Floats sum = floats(width);
   for (std::int64_t t = 0; t < tokens; ++t) {
-    float* out = to.row(b, head, t);
-    for (std::int64_t c = 0; c < width; ++c) {
-      float sum = 0;
-      for (std::int64_t s = 0; s < splits; ++s)
-        sum += parts[first + static_cast<std::size_t>(s)][static_cast<std::size_t>(t * row + c)];
-      out[c] = sum;
+    std::fill(sum.get(), sum.get() + width, 0.0F);
+    for (std::int64_t s = 0; s < units->splits; ++s) {
+      const float* from = (units[s].*part).get() + t * row;
+      for (std::int64_t c = 0; c < width; ++c) sum[static_cast<std::size_t>(c)] += from[c];
     }
+    write_row(to, units->b, units->key_head, t, sum.get(), width, 1);
   }
 }
 
-void write_biases(const Attention& call, const std::vector<UnitBias>& units, std::int64_t splits,
-                  const Gradients& gradients) {
+/// What belongs to the keys of one key head, after which its units' arrays are let go.
+void write_keys(const Attention& call, const Packed& packed, const Gradients& gradients, Unit* units) {
+  const std::int64_t group = call.heads / call.key_heads;
+  write_rows(units, &Unit::keys, packed.key_row, call.keys, call.width, gradients.k);
+  write_rows(units, &Unit::values, packed.value_row, call.keys, call.value_width, gradients.v);
+  for (std::int64_t member = 0; member < group; ++member) {
+    const std::int64_t head = units->key_head * group + member;
+    if (gradients.carried && packed.carried_row) {
+      double* to = gradients.carried + (units->b * call.heads + head) * call.keys * call.carried.width;
+      for (std::int64_t t = 0; t < call.keys; ++t)
+        for (std::int64_t c = 0; c < call.carried.width; ++c) {
+          double sum = 0;
+          for (std::int64_t s = 0; s < units->splits; ++s)
+            sum += static_cast<double>(
+                units[s].carried[static_cast<std::size_t>((member * call.keys + t) * packed.carried_row + c)]);
+          to[t * call.carried.width + c] = sum;
+        }
+    }
+    for (std::size_t n = 0; n < gradients.biases.size(); ++n) {
+      const Bias& bias = call.biases[n];
+      if (head < bias.first_head || head >= bias.last_head) continue;
+      const std::int64_t place = units->b * (bias.last_head - bias.first_head) + head - bias.first_head;
+      const auto write = [&](double* to, std::vector<double> UnitBias::*part, std::int64_t width) {
+        if (!to || width == 0) return;
+        const std::int64_t count = call.keys * width;
+        std::fill(to + place * count, to + (place + 1) * count, 0.0);
+        for (std::int64_t s = 0; s < units->splits; ++s)
+          for (std::int64_t i = 0; i < count; ++i)
+            to[place * count + i] += (units[s].biases[n].*part)[static_cast<std::size_t>(member * count + i)];
+      };
+      write(gradients.biases[n].key, &UnitBias::key, numbers_of(bias).key);
+      write(gradients.biases[n].right, &UnitBias::right, numbers_of(bias).right);
+    }
+  }
+  for (std::int64_t s = 0; s < units->splits; ++s) {
+    units[s].keys.reset(), units[s].values.reset(), units[s].carried.reset();
+    for (UnitBias& bias : units[s].biases) std::vector<double>().swap(bias.key), std::vector<double>().swap(bias.right);
+  }
+}
+
+/// Trained numbers of a bias, summed over the batch.
+void write_biases(const Attention& call, const std::vector<Unit>& units, const Gradients& gradients) {
   const std::int64_t group = call.heads / call.key_heads;
   for (std::size_t n = 0; n < gradients.biases.size(); ++n) {
     const Bias& bias = call.biases[n];
     const BiasGradient& wanted = gradients.biases[n];
-    const std::int64_t numbers = numbers_of(call, bias), heads = bias.last_head - bias.first_head;
-    const bool potential = bias.kind == Bias::Kind::Potential;
-    double* to = potential ? wanted.key : bias.kind == Bias::Kind::Slope ? wanted.slope : wanted.table;
-    if (!to) continue;
-    std::fill(to, to + (potential ? call.batch : 1) * heads * numbers, 0.0);
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      const std::int64_t head = static_cast<std::int64_t>(u) / splits, b = head / call.key_heads;
-      for (std::int64_t g = 0; g < group; ++g) {
-        const std::int64_t own = head % call.key_heads * group + g - bias.first_head;
+    const std::int64_t numbers = numbers_of(bias).own, heads = bias.last_head - bias.first_head;
+    std::vector<double> sums(static_cast<std::size_t>(heads * numbers));
+    for (const Unit& unit : units)
+      for (std::int64_t member = 0; member < group; ++member) {
+        const std::int64_t own = unit.key_head * group + member - bias.first_head;
         if (own < 0 || own >= heads) continue;
-        double* place = to + ((potential ? b * heads : 0) + own) * numbers;
-        const double* sums = units[u].sums[n].data() + g * numbers;
-        for (std::int64_t i = 0; i < numbers; ++i) place[i] += sums[i];
+        for (std::int64_t i = 0; i < numbers; ++i)
+          sums[static_cast<std::size_t>(own * numbers + i)] +=
+              unit.biases[n].own[static_cast<std::size_t>(member * numbers + i)];
       }
+    const auto write = [&](double* to, std::int64_t first, std::int64_t count) {
+      if (!to) return;
+      for (std::int64_t h = 0; h < heads; ++h)
+        for (std::int64_t i = 0; i < count; ++i)
+          to[h * count + i] = sums[static_cast<std::size_t>(h * numbers + first + i)];
+    };
+    if (std::holds_alternative<DistanceTable>(bias.form) || std::holds_alternative<DistanceLookup>(bias.form))
+      write(wanted.table, 0, numbers - (bias.factor && bias.factor->kind == Factor::Kind::Tanh));
+    if (std::holds_alternative<Slope>(bias.form)) write(wanted.slope, 0, 1);
+    if (std::holds_alternative<Curve>(bias.form)) write(wanted.r1, 0, 1), write(wanted.r2, 1, 1);
+    if (const Piecewise* form = std::get_if<Piecewise>(&bias.form)) {
+      write(wanted.slope, 0, form->pieces);
+      write(wanted.level, form->pieces, form->pieces);
+      write(wanted.c, 2 * form->pieces, 1);
     }
+    if (std::holds_alternative<Path>(bias.form)) write(wanted.alpha, 0, 1);
+    if (bias.factor && bias.factor->kind == Factor::Kind::Tanh) write(wanted.beta, numbers - 1, 1);
   }
 }
 
-HWY_NOINLINE void backward_all(const Attention& call, const Run& run, const Input& out, const float* lse,
-                               const Input& dout, const float* dlse, const Gradients& gradients) {
-  const Panels keys = pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run);
-  const Panels values = pack_panels(call.v, call.batch, call.key_heads, call.keys, call.value_width, run);
-  const Rows key_rows = pack_rows(call.k, call.batch, call.key_heads, call.keys, call.width, false, run);
+HWY_NOINLINE void backward_all(const Attention& call, const Run& run, const Upstream& upstream,
+                               const Gradients& gradients) {
+  const Packed packed(call, gradients, run);
 
   // One unit a key head, unless that leaves threads without work; then each head's tiles are dealt out in turn.
   const std::int64_t threads = std::max<std::int64_t>(1, run.threads), kv_heads = call.batch * call.key_heads;
@@ -286,44 +302,38 @@ HWY_NOINLINE void backward_all(const Attention& call, const Run& run, const Inpu
                                   ? 1
                                   : std::min((2 * threads + kv_heads - 1) / kv_heads,
                                              std::max<std::int64_t>(1, (call.queries + query_tile - 1) / query_tile));
-  const std::int64_t units = kv_heads * splits;
-  std::vector<UnitBias> sums(static_cast<std::size_t>(gradients.biases.empty() ? 0 : units));
-  for (UnitBias& unit : sums)
-    for (const Bias& bias : call.biases)
-      unit.sums.emplace_back(static_cast<std::size_t>(call.heads / call.key_heads * numbers_of(call, bias)));
-  UnitBias no_bias;
-  std::vector<Floats> dkeys(static_cast<std::size_t>(units)), dvalues(static_cast<std::size_t>(units));
-  const std::int64_t key_row = round_up(call.width, lanes()), value_row = round_up(call.value_width, lanes());
-  const auto write = [&](std::size_t first) {
-    const std::int64_t head = static_cast<std::int64_t>(first) / splits, b = head / call.key_heads,
-                       h = head % call.key_heads;
-    write_rows(dkeys, first, splits, key_row, call.keys, call.width, gradients.k, b, h);
-    write_rows(dvalues, first, splits, value_row, call.keys, call.value_width, gradients.v, b, h);
-    for (std::int64_t s = 0; s < splits; ++s) {
-      dkeys[first + static_cast<std::size_t>(s)].reset();
-      dvalues[first + static_cast<std::size_t>(s)].reset();
-    }
+  const std::int64_t group = kv_heads == 0 ? 0 : call.heads / call.key_heads;
+  std::vector<Unit> units(static_cast<std::size_t>(kv_heads * splits));
+  for (std::size_t n = 0; n < units.size(); ++n) {
+    const std::int64_t head = static_cast<std::int64_t>(n) / splits;
+    units[n].b = head / call.key_heads, units[n].key_head = head % call.key_heads;
+    units[n].split = static_cast<std::int64_t>(n) % splits, units[n].splits = splits;
+  }
+  const auto zeros = [](std::int64_t count) {
+    Floats numbers = floats(count);
+    std::fill(numbers.get(), numbers.get() + count, 0.0F);
+    return numbers;
   };
-  std::atomic<std::int64_t> next{0};
+  std::atomic<std::size_t> next{0};
   run.executor(0, threads, 1, [&](std::int64_t, std::int64_t) {
-    BackwardWorker worker(call, keys, values, key_rows, out, lse, dout, dlse, gradients);
-    for (std::int64_t n; (n = next.fetch_add(1)) < units;) {
-      const auto unit = static_cast<std::size_t>(n);
-      const std::int64_t head = n / splits;
-      dkeys[unit] = floats(call.keys * key_row);
-      dvalues[unit] = floats(call.keys * value_row);
-      std::fill(dkeys[unit].get(), dkeys[unit].get() + call.keys * key_row, 0.0F);
-      std::fill(dvalues[unit].get(), dvalues[unit].get() + call.keys * value_row, 0.0F);
-      worker.run({head / call.key_heads, head % call.key_heads, n % splits, splits}, dkeys[unit].get(),
-                 dvalues[unit].get(), sums.empty() ? no_bias : sums[unit]);
-      if (splits == 1) write(unit);
+    BackwardWorker worker(call, packed, upstream, gradients);
+    for (std::size_t n; (n = next.fetch_add(1)) < units.size();) {
+      Unit& unit = units[n];
+      unit.keys = zeros(call.keys * packed.key_row);
+      unit.values = zeros(call.keys * packed.value_row);
+      unit.carried = zeros(group * call.keys * packed.carried_row);
+      if (!gradients.biases.empty())
+        for (const Bias& bias : call.biases) unit.biases.emplace_back(bias, group, call.keys);
+      worker.run(unit);
+      if (splits == 1) write_keys(call, packed, gradients, &unit);
     }
   });
   if (splits > 1)
     run.executor(0, kv_heads, 1, [&](std::int64_t first, std::int64_t last) {
-      for (; first < last; ++first) write(static_cast<std::size_t>(first * splits));
+      for (; first < last; ++first)
+        write_keys(call, packed, gradients, &units[static_cast<std::size_t>(first * splits)]);
     });
-  if (!sums.empty()) write_biases(call, sums, splits, gradients);
+  if (!gradients.biases.empty()) write_biases(call, units, gradients);
 }
 
 }  // namespace
@@ -335,9 +345,8 @@ namespace torsor::kernel {
 
 HWY_EXPORT(backward_all);
 
-void attention_backward(const Attention& call, const Run& run, const Input& out, const float* lse, const Input& dout,
-                        const float* dlse, const Gradients& gradients) {
-  HWY_DYNAMIC_DISPATCH(backward_all)(call, run, out, lse, dout, dlse, gradients);
+void attention_backward(const Attention& call, const Run& run, const Upstream& upstream, const Gradients& gradients) {
+  HWY_DYNAMIC_DISPATCH(backward_all)(call, run, upstream, gradients);
 }
 
 }  // namespace torsor::kernel

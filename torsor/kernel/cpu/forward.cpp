@@ -23,43 +23,59 @@ HWY_BEFORE_NAMESPACE();
 namespace torsor::kernel::HWY_NAMESPACE {
 namespace {
 
-/// Which keys and values hold what is not a number, (batch, key head, key): bit 0 for the key, bit 1 for the value.
-/// Empty when everything is finite.
-HWY_NOINLINE std::vector<char> find_bad(const Attention& call, const Run& run) {
-  const std::int64_t heads = call.batch * call.key_heads;
-  std::vector<char> bad(static_cast<std::size_t>(heads * call.keys));
-  std::atomic<bool> any{false};
-  run.executor(0, heads, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t head = first; head < last; ++head)
-      for (std::int64_t j = 0; j < call.keys; ++j) {
-        const std::int64_t b = head / call.key_heads, h = head % call.key_heads;
-        const bool key = !all_finite(Element::Float32, call.k.row(b, h, j), call.width);
-        const bool value = !all_finite(Element::Float32, call.v.row(b, h, j), call.value_width);
-        bad[static_cast<std::size_t>(head * call.keys + j)] = static_cast<char>((key ? 1 : 0) + (value ? 2 : 0));
-        if (key || value) any.store(true, std::memory_order_relaxed);
+bool row_is_finite(const Input& from, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t width) {
+  return from.data ? all_finite(Element::Float32, from.row(b, h, t), width)
+                   : all_finite(Element::BFloat16, from.half + from.at(b, h, t), width);
+}
+
+/// Which tokens hold what is not a number.
+class BadTokens {
+ public:
+  BadTokens(const Input& from, std::int64_t batch, std::int64_t heads, std::int64_t tokens, std::int64_t width,
+            const Run& run)
+      : extents_(from, batch, heads), tokens_(tokens) {
+    const std::int64_t all = extents_.count() * tokens;
+    bad_.resize(static_cast<std::size_t>(all));
+    std::atomic<bool> any{false};
+    run.executor(0, all, 256, [&](std::int64_t first, std::int64_t last) {
+      bool found = false;
+      for (std::int64_t n = first; n < last; ++n) {
+        const std::int64_t head = n / tokens;
+        const bool bad = !row_is_finite(from, head / extents_.heads, head % extents_.heads, n % tokens, width);
+        bad_[static_cast<std::size_t>(n)] = bad;
+        found = found || bad;
       }
-  });
-  if (!any.load()) bad.clear();
-  return bad;
-}
-
-/// Takes them out of the copied values, so that they cannot reach a sum with the weight 0.
-HWY_NOINLINE void clean_values(const Attention& call, const std::vector<char>& bad, Rows& values) {
-  for (std::int64_t row = 0; row < static_cast<std::int64_t>(bad.size()); ++row)
-    if (bad[static_cast<std::size_t>(row)] & 2) {
-      float* value = values.copy.get() + row * values.channels;
-      for (std::int64_t c = 0; c < call.value_width; ++c)
-        if (!std::isfinite(value[c])) value[c] = 0;
+      if (found) any.store(true, std::memory_order_relaxed);
+    });
+    if (!any.load()) bad_.clear();
+  }
+  bool any() const { return !bad_.empty(); }
+  bool at(std::int64_t b, std::int64_t head, std::int64_t token) const {
+    return bad_[static_cast<std::size_t>(extents_.index(b, head) * tokens_ + token)] != 0;
+  }
+  /// Takes them out of copied rows, so that they cannot reach a sum with the weight 0.
+  void clean(Rows& rows) const {
+    for (std::size_t n = 0; n < bad_.size(); ++n) {
+      if (!bad_[n]) continue;
+      float* row = rows.copy.get() + static_cast<std::int64_t>(n) * rows.channels;
+      for (std::int64_t c = 0; c < rows.channels; ++c)
+        if (!std::isfinite(row[c])) row[c] = 0;
     }
-}
+  }
 
-/// One pass of the online softmax over a row of scores: the scores become weights relative to the new largest one.
-/// Returns the factor that brings what was summed before to the new scale.
-HWY_INLINE float soften(float* HWY_RESTRICT row, std::int64_t width, float& largest, float& total) {
+ private:
+  Extents extents_;
+  std::int64_t tokens_;
+  std::vector<char> bad_;
+};
+
+/// One pass of the online softmax over the vectors [from, to) of a row of scores: they become weights relative to the
+/// new largest one. Returns the factor that brings what was summed before to the new scale.
+HWY_INLINE float soften(float* HWY_RESTRICT row, std::int64_t from, std::int64_t to, float& largest, float& total) {
   const Tag d;
   Vec most = hn::Set(d, minus_infinity);
   auto bad = hn::FirstN(d, 0);
-  for (std::int64_t j = 0; j < width; j += lanes()) {
+  for (std::int64_t j = from; j < to; j += lanes()) {
     const Vec score = hn::LoadU(d, row + j);
     most = hn::Max(most, score);
     bad = hn::Or(bad, hn::IsNaN(score));  // Max may lose it
@@ -67,19 +83,23 @@ HWY_INLINE float soften(float* HWY_RESTRICT row, std::int64_t width, float& larg
   if (!hn::AllFalse(d, bad)) return largest = total = std::numeric_limits<float>::quiet_NaN();
   const float found = std::max(largest, hn::GetLane(hn::MaxOfLanes(d, most)));
   if (found == minus_infinity) {
-    std::fill(row, row + width, 0.0F);
+    std::fill(row + from, row + to, 0.0F);
     return 1;
   }
   const Vec shift = hn::Set(d, found);
   float fresh = 0;
-  for (std::int64_t begin = 0; begin < width; begin += stretch) {
+  for (std::int64_t begin = from; begin < to; begin += stretch) {
     Vec sum = hn::Zero(d);
-    for (std::int64_t j = begin; j < std::min(width, begin + stretch); j += lanes()) {
+    for (std::int64_t j = begin; j < std::min(to, begin + stretch); j += lanes()) {
       const Vec weight = exp_below_zero(hn::Sub(hn::LoadU(d, row + j), shift));
       hn::StoreU(weight, d, row + j);
       sum = hn::Add(sum, weight);
     }
     fresh += hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+  if (largest == found) {
+    total += fresh;
+    return 1;
   }
   const float factor = largest == minus_infinity ? 0.0F : std::exp(largest - found);
   largest = found;
@@ -87,107 +107,168 @@ HWY_INLINE float soften(float* HWY_RESTRICT row, std::int64_t width, float& larg
   return factor;
 }
 
+/// What a call needs once, whoever computes.
+struct Packed {
+  BadTokens bad_keys, bad_values, bad_carried;
+  Panels keys;
+  Rows values, carried;
+  std::vector<PackedBias> biases;
+
+  Packed(const Attention& call, const Run& run)
+      : bad_keys(call.k, call.batch, call.key_heads, call.keys, call.width, run),
+        bad_values(call.v, call.batch, call.key_heads, call.keys, call.value_width, run),
+        bad_carried(call.carried.values, call.batch, carried_heads(call), call.keys, call.carried.width, run),
+        keys(pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run)),
+        values(pack_rows(call.v, call.batch, call.key_heads, call.keys, call.value_width, bad_values.any(), run)),
+        biases(pack_biases(call, run)) {
+    bad_values.clean(values);
+    if (call.carried.width == 0) return;
+    carried = pack_rows(call.carried.values, call.batch, carried_heads(call), call.keys, call.carried.width,
+                        bad_carried.any(), run);
+    bad_carried.clean(carried);
+  }
+  static std::int64_t carried_heads(const Attention& call) {
+    return call.carried.width == 0 ? 0 : call.heads / call.carried.group;
+  }
+};
+
 /// The work of one thread: tiles of queries, one after the other.
 class ForwardWorker {
  public:
-  ForwardWorker(const Attention& call, const Panels& keys, const Rows& values, const std::vector<char>& bad)
-      : call_(call), values_(values), bad_(bad), tile_(call, keys), sums_(floats(query_tile * values.channels)) {}
+  ForwardWorker(const Attention& call, const Packed& packed)
+      : call_(call),
+        packed_(packed),
+        tile_(call, packed.keys, packed.biases),
+        sums_(floats(query_tile * packed.values.channels)),
+        averages_(floats(query_tile * packed.carried.channels)) {}
 
-  void run(std::int64_t b, std::int64_t head, std::int64_t first, std::int64_t rows, const Output& out, float* lse) {
+  void run(std::int64_t b, std::int64_t head, std::int64_t first, std::int64_t rows, const Results& results) {
     tile_.move_to(b, head, first, rows);
     bad_values_.clear();
+    bad_carried_.clear();
     for (std::int64_t r = 0; r < rows; ++r) {
       largest_[r] = minus_infinity;
       total_[r] = 0;
-      poisoned_[r] = !all_finite(Element::Float32, call_.q.row(b, head, first + r), call_.width);
+      poisoned_[r] = !row_is_finite(call_.q, b, head, first + r, call_.width);
     }
-    std::fill(sums_.get(), sums_.get() + rows * values_.channels, 0.0F);
+    std::fill(sums_.get(), sums_.get() + rows * packed_.values.channels, 0.0F);
+    std::fill(averages_.get(), averages_.get() + rows * packed_.carried.channels, 0.0F);
     tile_.for_each_step([&](std::int64_t begin, std::int64_t end) { step(begin, end); });
-    for (std::int64_t r = 0; r < rows; ++r) finish(r, out.row(b, head, first + r), lse);
-    for (const auto& [r, j] : bad_values_) {
-      const float* value = call_.v.row(b, tile_.key_head(), j);
-      for (std::int64_t c = 0; c < call_.value_width; ++c)
-        if (!std::isfinite(value[c])) out.row(b, head, first + r)[c] = std::numeric_limits<float>::quiet_NaN();
-    }
+    for (std::int64_t r = 0; r < rows; ++r) finish(r, results);
+    for (const auto& [r, j] : bad_values_) spoil(call_.v, tile_.key_head(), j, call_.value_width, r, results.out);
+    for (const auto& [r, j] : bad_carried_)
+      spoil(call_.carried.values, head / call_.carried.group, j, call_.carried.width, r, results.averages);
   }
 
  private:
   void step(std::int64_t begin, std::int64_t end) {
-    const Tag d;
     tile_.compute(begin, end);
-    if (!bad_.empty()) look_for_bad(begin, end);
-    for (std::int64_t r = 0; r < tile_.rows(); ++r) {
-      const float factor = soften(tile_.row(r), tile_.width(), largest_[r], total_[r]);
+    if (packed_.bad_keys.any() || packed_.bad_values.any() || packed_.bad_carried.any()) look_for_bad();
+    const Tile& tile = tile_.tile();
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const std::int64_t from = tile.from(r), to = tile.to(r);
+      float* row = tile_.row(r);
+      std::fill(row, row + from, 0.0F);
+      std::fill(row + to, row + tile.width, 0.0F);
+      if (from == to) continue;
+      const float factor = soften(row, from, to, largest_[r], total_[r]);
       if (factor == 1) continue;
-      float* sums = sums_.get() + r * values_.channels;
-      const Vec by = hn::Set(d, factor);
-      for (std::int64_t c = 0; c < values_.channels; c += lanes())
-        hn::StoreU(hn::Mul(hn::LoadU(d, sums + c), by), d, sums + c);
+      scale(sums_.get() + r * packed_.values.channels, packed_.values.channels, factor);
+      scale(averages_.get() + r * packed_.carried.channels, packed_.carried.channels, factor);
     }
-    // A stretch of keys at a time: its values stay in the first cache while the rows pass.
-    for (std::int64_t j = begin; j < end; j += stretch) {
-      const std::int64_t skipped = tile_.rows_before(j);
-      product<true>(tile_.row(skipped) + (j - begin), key_tile, 1, values_.at(tile_.kv_head(), j), values_.row(),
-                    std::min(stretch, end - j), sums_.get() + skipped * values_.channels, values_.channels,
-                    tile_.rows() - skipped, values_.channels);
+    add_weighted(packed_.values, tile_.key_head(), sums_.get());
+    if (packed_.carried.channels) add_weighted(packed_.carried, tile.head / call_.carried.group, averages_.get());
+  }
+
+  static HWY_INLINE void scale(float* row, std::int64_t count, float factor) {
+    const Tag d;
+    const Vec by = hn::Set(d, factor);
+    for (std::int64_t c = 0; c < count; c += lanes()) hn::StoreU(hn::Mul(hn::LoadU(d, row + c), by), d, row + c);
+  }
+
+  /// A stretch of keys at a time: its values stay in the first cache while the rows pass.
+  void add_weighted(const Rows& values, std::int64_t head, float* sums) {
+    const Tile& tile = tile_.tile();
+    for (std::int64_t j = 0; j < tile.end - tile.begin; j += stretch) {
+      const RowSpan rows = tile_.rows_of(j, j + stretch);
+      product<true>(tile_.row(rows.first) + j, key_tile, 1, values.at(tile.b, head, tile.begin + j), values.row(),
+                    std::min(stretch, tile.end - tile.begin - j), sums + rows.first * values.channels, values.channels,
+                    rows.count(), values.channels);
     }
   }
 
   /// Finds the queries that see what is not a number, and gives those that see a bad key plain scores: their row is NaN
   /// whatever they are.
-  void look_for_bad(std::int64_t begin, std::int64_t end) {
-    for (std::int64_t j = begin; j < end; ++j) {
-      const char bad = bad_[static_cast<std::size_t>(tile_.kv_head() * call_.keys + j)];
-      if (bad == 0) continue;
-      for (std::int64_t r = 0; r < tile_.rows(); ++r) {
+  void look_for_bad() {
+    const Tile& tile = tile_.tile();
+    for (std::int64_t j = tile.begin; j < tile.end; ++j) {
+      const bool key = packed_.bad_keys.any() && packed_.bad_keys.at(tile.b, tile_.key_head(), j);
+      const bool value = packed_.bad_values.any() && packed_.bad_values.at(tile.b, tile_.key_head(), j);
+      const bool carried =
+          packed_.bad_carried.any() && packed_.bad_carried.at(tile.b, tile.head / call_.carried.group, j);
+      if (!key && !value && !carried) continue;
+      for (std::int64_t r = 0; r < tile.rows; ++r) {
         if (!tile_.mask().sees(tile_.query(r), j)) continue;
-        if (bad & 1) {
+        if (key) {
           poisoned_[r] = true;
-          tile_.row(r)[j - begin] = 0;
+          tile_.row(r)[j - tile.begin] = 0;
         }
-        if (bad & 2) bad_values_.push_back({r, j});
+        if (value) bad_values_.push_back({r, j});
+        if (carried) bad_carried_.push_back({r, j});
       }
     }
   }
 
-  void finish(std::int64_t r, float* out, float* lse) const {
-    const float* sums = sums_.get() + r * values_.channels;
+  void finish(std::int64_t r, const Results& results) {
+    const Tile& tile = tile_.tile();
     const bool nothing = largest_[r] == minus_infinity;
     float level = nothing ? minus_infinity : largest_[r] + std::log(total_[r]);
-    const float factor = nothing ? 0.0F : 1.0F / total_[r];
-    for (std::int64_t c = 0; c < call_.value_width; ++c) out[c] = sums[c] * factor;
-    if (poisoned_[r] && !nothing) {
-      level = std::numeric_limits<float>::quiet_NaN();
-      std::fill(out, out + call_.value_width, level);
+    float factor = nothing ? 0.0F : 1.0F / total_[r];
+    if (poisoned_[r] && !nothing) level = factor = std::numeric_limits<float>::quiet_NaN();
+    write_row(results.out, tile.b, tile.head, tile_.query(r), sums_.get() + r * packed_.values.channels,
+              call_.value_width, factor);
+    if (packed_.carried.channels)
+      write_row(results.averages, tile.b, tile.head, tile_.query(r), averages_.get() + r * packed_.carried.channels,
+                call_.carried.width, factor);
+    if (results.lse) results.lse[(tile.b * call_.heads + tile.head) * call_.queries + tile_.query(r)] = level;
+  }
+
+  /// NaN in the channels where a value that the row sees is not a number.
+  void spoil(const Input& values, std::int64_t head, std::int64_t j, std::int64_t width, std::int64_t r,
+             const Output& to) {
+    const Tile& tile = tile_.tile();
+    const std::int64_t from = values.at(tile.b, head, j), place = to.at(tile.b, tile.head, tile_.query(r));
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (std::int64_t c = 0; c < width; ++c) {
+      if (std::isfinite(values.data ? values.data[from + c] : widen(values.half[from + c]))) continue;
+      if (to.data)
+        to.data[place + c] = nan;
+      else
+        narrow(nan, to.half[place + c]);
     }
-    if (lse) lse[(tile_.batch() * call_.heads + tile_.head()) * call_.queries + tile_.query(r)] = level;
   }
 
   const Attention& call_;
-  const Rows& values_;
-  const std::vector<char>& bad_;
+  const Packed& packed_;
   ScoreTile tile_;
-  Floats sums_;  ///< (query_tile, values' row): the weighted values so far
+  Floats sums_, averages_;  ///< (query_tile, channels): the weighted values so far
   float largest_[query_tile], total_[query_tile];
   bool poisoned_[query_tile];
-  std::vector<std::pair<std::int64_t, std::int64_t>> bad_values_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> bad_values_, bad_carried_;  ///< (row, key)
 };
 
-HWY_NOINLINE void forward_all(const Attention& call, const Run& run, const Output& out, float* lse) {
-  const std::vector<char> bad = find_bad(call, run);
-  const Panels keys = pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run);
-  Rows values = pack_rows(call.v, call.batch, call.key_heads, call.keys, call.value_width, !bad.empty(), run);
-  if (!bad.empty()) clean_values(call, bad, values);
+HWY_NOINLINE void forward_all(const Attention& call, const Run& run, const Results& results) {
+  const Packed packed(call, run);
 
   // Tiles are handed out one by one, those with the most keys first: causal work is uneven. A tile's result does not
   // depend on who computes it.
   const std::int64_t tiles = (call.queries + query_tile - 1) / query_tile, heads = call.batch * call.heads;
   std::atomic<std::int64_t> next{0};
   run.executor(0, std::max<std::int64_t>(1, run.threads), 1, [&](std::int64_t, std::int64_t) {
-    ForwardWorker worker(call, keys, values, bad);
+    ForwardWorker worker(call, packed);
     for (std::int64_t task; (task = next.fetch_add(1)) < tiles * heads;) {
       const std::int64_t head = task % heads, first = (tiles - 1 - task / heads) * query_tile;
-      worker.run(head / call.heads, head % call.heads, first, std::min(query_tile, call.queries - first), out, lse);
+      worker.run(head / call.heads, head % call.heads, first, std::min(query_tile, call.queries - first), results);
     }
   });
 }
@@ -201,8 +282,8 @@ namespace torsor::kernel {
 
 HWY_EXPORT(forward_all);
 
-void attention_forward(const Attention& call, const Run& run, const Output& out, float* lse) {
-  HWY_DYNAMIC_DISPATCH(forward_all)(call, run, out, lse);
+void attention_forward(const Attention& call, const Run& run, const Results& results) {
+  HWY_DYNAMIC_DISPATCH(forward_all)(call, run, results);
 }
 
 }  // namespace torsor::kernel

@@ -33,28 +33,27 @@ HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(Tag
 /// Numbers in a row of a full register tile: tokens of a panel.
 HWY_INLINE std::int64_t panel_width() { return lanes() * tile_vectors; }
 
-/// exp(x) for x <= 0, 0 below -87 and NaN of NaN; at most 2 units in the last place. The argument is split into a whole
-/// power of two and a rest in [-ln 2 / 2, ln 2 / 2] (Cody and Waite's two-part ln 2), whose exponential is a polynomial
-/// of degree 6 (the Taylor coefficients, with the last two shifted to spread the error over the interval).
+/// exp(x) for x <= 0, 0 below -87 and NaN of NaN; at most 2 units in the last place for x > -16, and 1e-7 of exp(x) for
+/// every 40 that it lies below. The argument is split into a whole multiple n of ln 2, rounded off by adding 1.5 *
+/// 2^23, whose low bits then hold n, and a rest in [-ln 2 / 2, ln 2 / 2], whose exponential is a polynomial of degree 6
+/// (the Taylor coefficients, with the last two shifted to spread the error over the interval). ln 2 is one float32: its
+/// error of 2e-9, times n, is nothing in a number that is itself 2^n.
 HWY_INLINE Vec exp_below_zero(Vec x) {
   const Tag d;
   const hn::RebindToSigned<Tag> di;
-  const Vec least = hn::Set(d, -87.0F);
-  const Vec y = hn::Max(x, least);
-  const Vec n = hn::Round(hn::Mul(y, hn::Set(d, 1.44269504F)));
-  const Vec high = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), y);
-  const Vec r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), high);
+  const Vec least = hn::Set(d, -87.0F), magic = hn::Set(d, 12582912.0F), one = hn::Set(d, 1.0F);
+  const Vec rounded = hn::MulAdd(x, hn::Set(d, 1.44269504F), magic);
+  const Vec r = hn::NegMulAdd(hn::Sub(rounded, magic), hn::Set(d, 0.693147182F), x);
   Vec p = hn::Set(d, 1.3981999507e-3F);
   p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3F));
   p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2F));
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1F));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1F));
-  const Vec one = hn::Set(d, 1.0F);
-  const Vec e = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), one);
-  const auto power = hn::ShiftLeft<23>(hn::ConvertTo(di, n));  // n is at least -126: the result is a normal number
-  const Vec scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, e), power));
-  // Max may lose a NaN, which must reach the result.
-  return hn::IfThenElse(hn::Eq(x, x), hn::IfThenZeroElse(hn::Lt(x, least), scaled), x);
+  p = hn::MulAdd(p, r, one);
+  p = hn::MulAdd(p, r, one);
+  const Vec scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, rounded))));
+  // Below -87 the bits above mean nothing. The comparison is false for a NaN, which the sums have carried on.
+  return hn::IfThenZeroElse(hn::Lt(x, least), scaled);
 }
 
 // Without fused multiply-add every product is rounded as well; shorter sums of sums make up for it.
