@@ -33,20 +33,31 @@ struct Unit {
 
 /// What a call needs once, whoever computes.
 struct Packed {
+  bool paired;
   Panels keys, values, carried;
   Rows key_rows;
+  PairPanels pair_keys, pair_values;
+  PairRows pair_key_rows;
   std::vector<PackedBias> biases;
   std::vector<BiasRows> bias_rows;
   std::int64_t key_row, value_row, carried_row;  ///< widths in whole vectors
 
   Packed(const Attention& call, const Gradients& gradients, const Run& run)
-      : keys(pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run)),
-        values(pack_panels(call.v, call.batch, call.key_heads, call.keys, call.value_width, run)),
-        key_rows(pack_rows(call.k, call.batch, call.key_heads, call.keys, call.width, false, run)),
+      : paired(takes_pairs(call.q)),
         biases(pack_biases(call, run)),
         key_row(round_up(call.width, lanes())),
         value_row(round_up(call.value_width, lanes())),
         carried_row(round_up(call.carried.width, lanes())) {
+    if (paired) {
+      pair_keys = pack_pair_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run);
+      pair_values = pack_pair_panels(call.v, call.batch, call.key_heads, call.keys, call.value_width, run);
+      const auto none = [](std::int64_t, std::int64_t, std::int64_t) { return false; };
+      pair_key_rows = pack_pair_rows(call.k, call.batch, call.key_heads, call.keys, call.width, none, run);
+    } else {
+      keys = pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run);
+      values = pack_panels(call.v, call.batch, call.key_heads, call.keys, call.value_width, run);
+      key_rows = pack_rows(call.k, call.batch, call.key_heads, call.keys, call.width, false, run);
+    }
     if (call.carried.width > 0)
       carried = pack_panels(call.carried.values, call.batch, call.heads / call.carried.group, call.keys,
                             call.carried.width, run);
@@ -64,12 +75,20 @@ class BackwardWorker {
         packed_(packed),
         upstream_(upstream),
         gradients_(gradients),
-        tile_(call, packed.keys, packed.biases),
+        tile_(call, packed.keys, packed.pair_keys, packed.biases),
         biases_(call, tile_.biases(), packed.bias_rows, gradients.biases),
         douts_(floats(query_tile * packed.value_row)),
         daverages_(floats(query_tile * packed.carried_row)),
         slopes_(floats(query_tile * key_tile)),
-        dqueries_(floats(query_tile * packed.key_row)) {}
+        dqueries_(floats(query_tile * packed.key_row)) {
+    if (!packed.paired) return;
+    pair_douts_ = pairs(query_tile * packed.pair_values.width);
+    dout_rows_ = pairs(query_tile / 2 * packed.value_row);
+    query_rows_ = pairs(query_tile / 2 * packed.key_row);
+    pair_weights_ = pairs(query_tile / 2 * key_tile);
+    pair_slopes_ = pairs(query_tile / 2 * key_tile);
+    slope_rows_ = pairs(query_tile * key_tile / 2);
+  }
 
   void run(Unit& unit) {
     const std::int64_t group = call_.heads / call_.key_heads, tiles = (call_.queries + query_tile - 1) / query_tile;
@@ -102,7 +121,33 @@ class BackwardWorker {
       if (nothing) totals[r] = 0;
     }
     std::fill(dqueries_.get(), dqueries_.get() + tile.rows * packed_.key_row, 0.0F);
+    if (packed_.paired) pair_rows_of_tile();
     biases_.begin(tile, totals);
+  }
+
+  /// dout in pairs of channels, and dout and the queries in pairs of rows.
+  void pair_rows_of_tile() {
+    const Tile& tile = tile_.tile();
+    const std::int64_t value_row = packed_.value_row, key_row = packed_.key_row;
+    const auto of_rows = [&](const BFloat16* first, const BFloat16* second, std::int64_t width, std::int64_t row,
+                             Pair* to) {
+      pair_tokens(first, second, width, to);
+      std::fill(to + width, to + row, Pair{0});
+    };
+    std::vector<BFloat16> nothing;  // stands for a dout that nobody gave
+    if (!upstream_.dout.half) nothing.resize(static_cast<std::size_t>(call_.value_width), BFloat16{0});
+    const auto dout = [&](std::int64_t r) {
+      return upstream_.dout.half ? upstream_.dout.half + upstream_.dout.at(tile.b, tile.head, tile_.query(r))
+                                 : nothing.data();
+    };
+    const auto query = [&](std::int64_t r) { return call_.q.half + call_.q.at(tile.b, tile.head, tile_.query(r)); };
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      pair_channels(dout(r), call_.value_width, pair_douts_.get() + r * packed_.pair_values.width);
+    for (std::int64_t r = 0; r < tile.rows; r += 2) {
+      const bool two = r + 1 < tile.rows;
+      of_rows(dout(r), two ? dout(r + 1) : nullptr, call_.value_width, value_row, dout_rows_.get() + r / 2 * value_row);
+      of_rows(query(r), two ? query(r + 1) : nullptr, call_.width, key_row, query_rows_.get() + r / 2 * key_row);
+    }
   }
 
   /// Reads the gradient of a row of results into whole vectors and returns its product with the row. What nobody asked
@@ -126,39 +171,87 @@ class BackwardWorker {
     tile_.compute(begin, end);
     const Tile& tile = tile_.tile();
     const std::int64_t panel = panel_tokens();
-    const float* values = packed_.values.at(tile.b, tile_.key_head(), begin);
     const float* carried =
         packed_.carried_row ? packed_.carried.at(tile.b, tile.head / call_.carried.group, begin) : nullptr;
     for (std::int64_t c = 0; c < tile.width; c += panel) {
       const RowSpan rows = tile_.rows_of(c, c + panel);
-      product<false>(douts_.get() + rows.first * packed_.value_row, packed_.value_row, 1,
-                     values + c * call_.value_width, panel, call_.value_width, slopes(rows.first) + c, key_tile,
-                     rows.count(), panel);
+      if (packed_.paired)
+        pair_product(pair_douts_.get() + rows.first * packed_.pair_values.width, packed_.pair_values.width, 1,
+                     packed_.pair_values.at(tile.b, tile_.key_head(), begin + c), panel, packed_.pair_values.width,
+                     slopes(rows.first) + c, key_tile, rows.count(), panel, nullptr, false);
+      else
+        product<false>(douts_.get() + rows.first * packed_.value_row, packed_.value_row, 1,
+                       packed_.values.at(tile.b, tile_.key_head(), begin + c), panel, call_.value_width,
+                       slopes(rows.first) + c, key_tile, rows.count(), panel);
       if (carried)
         product<true>(daverages_.get() + rows.first * packed_.carried_row, packed_.carried_row, 1,
                       carried + c * call_.carried.width, panel, call_.carried.width, slopes(rows.first) + c, key_tile,
                       rows.count(), panel);
     }
-    for (std::int64_t r = 0; r < tile.rows; ++r) weigh(r);
+    if (packed_.paired)
+      weigh_in_pairs();
+    else
+      for (std::int64_t r = 0; r < tile.rows; ++r) weigh(r);
 
     // Stretches of keys: their gradients stay in the first cache while the queries pass.
-    float* of_carried = packed_.carried_row ? unit.carried.get() + member * call_.keys * packed_.carried_row : nullptr;
     for (std::int64_t j = 0; j < end - begin; j += stretch) {
       const RowSpan rows = tile_.rows_of(j, j + stretch);
-      const std::int64_t count = std::min(stretch, end - begin - j), key = begin + j;
-      const float *weights = tile_.row(rows.first) + j, *slope = slopes(rows.first) + j;
-      const std::int64_t key_row = packed_.key_row, value_row = packed_.value_row, carried_row = packed_.carried_row;
-      product<true>(weights, 1, key_tile, douts_.get() + rows.first * value_row, value_row, rows.count(),
-                    unit.values.get() + key * value_row, value_row, count, value_row);
-      if (of_carried)
-        product<true>(weights, 1, key_tile, daverages_.get() + rows.first * carried_row, carried_row, rows.count(),
-                      of_carried + key * carried_row, carried_row, count, carried_row);
-      product<true>(slope, 1, key_tile, tile_.queries() + rows.first * key_row, key_row, rows.count(),
-                    unit.keys.get() + key * key_row, key_row, count, key_row);
-      product<true>(slope, key_tile, 1, packed_.key_rows.at(tile.b, tile_.key_head(), key), packed_.key_rows.row(),
-                    count, dqueries_.get() + rows.first * key_row, key_row, rows.count(), key_row);
+      const std::int64_t count = std::min(stretch, end - begin - j);
+      if (packed_.paired)
+        add_stretch_of_pairs(rows, j, count, unit);
+      else
+        add_stretch(rows, j, count, unit);
+      if (!packed_.carried_row) continue;
+      const std::int64_t row = packed_.carried_row;
+      product<true>(tile_.row(rows.first) + j, 1, key_tile, daverages_.get() + rows.first * row, row, rows.count(),
+                    unit.carried.get() + (member * call_.keys + begin + j) * row, row, count, row);
     }
     if (!gradients_.biases.empty()) biases_.add(tile, tile_.mask(), slopes(0), member, unit.biases);
+  }
+
+  /// What the rows give to dv, dk and dq through `count` keys from the tile's key j on.
+  void add_stretch(const RowSpan& rows, std::int64_t j, std::int64_t count, Unit& unit) {
+    const Tile& tile = tile_.tile();
+    const std::int64_t key = tile.begin + j, key_row = packed_.key_row, value_row = packed_.value_row;
+    const float *weights = tile_.row(rows.first) + j, *slope = slopes(rows.first) + j;
+    product<true>(weights, 1, key_tile, douts_.get() + rows.first * value_row, value_row, rows.count(),
+                  unit.values.get() + key * value_row, value_row, count, value_row);
+    product<true>(slope, 1, key_tile, tile_.queries() + rows.first * key_row, key_row, rows.count(),
+                  unit.keys.get() + key * key_row, key_row, count, key_row);
+    product<true>(slope, key_tile, 1, packed_.key_rows.at(tile.b, tile_.key_head(), key), packed_.key_rows.row(), count,
+                  dqueries_.get() + rows.first * key_row, key_row, rows.count(), key_row);
+  }
+
+  /// The same in pairs: of rows for dv and dk (spans begin at even rows), of keys for dq.
+  void add_stretch_of_pairs(const RowSpan& rows, std::int64_t j, std::int64_t count, Unit& unit) {
+    const Tile& tile = tile_.tile();
+    const std::int64_t key = tile.begin + j, key_row = packed_.key_row, value_row = packed_.value_row;
+    const std::int64_t first = rows.first / 2, depth = (rows.count() + 1) / 2;
+    pair_product(pair_weights_.get() + first * key_tile + j, 1, key_tile, dout_rows_.get() + first * value_row,
+                 value_row, depth, unit.values.get() + key * value_row, value_row, count, value_row, nullptr, true);
+    pair_product(pair_slopes_.get() + first * key_tile + j, 1, key_tile, query_rows_.get() + first * key_row, key_row,
+                 depth, unit.keys.get() + key * key_row, key_row, count, key_row, nullptr, true);
+    pair_product(slope_rows_.get() + (rows.first * key_tile + j) / 2, key_tile / 2, 1,
+                 packed_.pair_key_rows.at(tile.b, tile_.key_head(), key), packed_.pair_key_rows.channels,
+                 (count + 1) / 2, dqueries_.get() + rows.first * key_row, key_row, rows.count(), key_row, nullptr,
+                 true);
+  }
+
+  void weigh_in_pairs() {
+    const Tile& tile = tile_.tile();
+    const auto row_of = [&](std::int64_t r) {
+      SlopeRow row;
+      if (r >= tile.rows) return row;
+      row.scores = tile_.row(r), row.slopes = slopes(r);
+      row.from = tile.from(r), row.to = tile.to(r);
+      row.level = levels_[r], row.share = shares_[r], row.factor = tile_.query_factor(r);
+      row.scaled = reinterpret_cast<BFloat16*>(slope_rows_.get() + r * key_tile / 2);
+      return row;
+    };
+    const bool keep = packed_.carried_row > 0 || !gradients_.biases.empty();
+    for (std::int64_t r = 0; r < tile.rows; r += 2)
+      weigh_pairs(row_of(r), row_of(r + 1), tile.width, pair_weights_.get() + r / 2 * key_tile,
+                  pair_slopes_.get() + r / 2 * key_tile, keep);
   }
 
   /// Row r of the scores becomes weights, and dP beside it dS.
@@ -183,7 +276,7 @@ class BackwardWorker {
     const Tile& tile = tile_.tile();
     for (std::int64_t r = 0; r < tile.rows; ++r)
       write_row(gradients_.q, tile.b, tile.head, tile_.query(r), dqueries_.get() + r * packed_.key_row, call_.width,
-                tile_.query_factor(r));
+                packed_.paired ? 1.0F : tile_.query_factor(r));  // pairs of slopes carry the factor
     biases_.finish(tile);
   }
 
@@ -199,6 +292,13 @@ class BackwardWorker {
   Floats daverages_;  ///< (query_tile, carried row)
   Floats slopes_;     ///< (query_tile, key_tile): dP, then dS
   Floats dqueries_;   ///< (query_tile, key row)
+  // Of pairs.
+  Pairs pair_douts_;    ///< (query_tile, pairs of channels)
+  Pairs dout_rows_;     ///< (pairs of rows, value row)
+  Pairs query_rows_;    ///< (pairs of rows, key row), not scaled
+  Pairs pair_weights_;  ///< (pairs of rows, key_tile)
+  Pairs pair_slopes_;   ///< (pairs of rows, key_tile), with the rows' factors
+  Pairs slope_rows_;    ///< (query_tile, pairs of keys), with the rows' factors
   float shares_[query_tile], levels_[query_tile];
 };
 

@@ -110,18 +110,32 @@ HWY_INLINE float soften(float* HWY_RESTRICT row, std::int64_t from, std::int64_t
 /// What a call needs once, whoever computes.
 struct Packed {
   BadTokens bad_keys, bad_values, bad_carried;
+  bool paired;
   Panels keys;
   Rows values, carried;
+  PairPanels pair_keys;
+  PairRows pair_values;
   std::vector<PackedBias> biases;
+  std::int64_t value_row;  ///< value_width in whole vectors
 
   Packed(const Attention& call, const Run& run)
       : bad_keys(call.k, call.batch, call.key_heads, call.keys, call.width, run),
         bad_values(call.v, call.batch, call.key_heads, call.keys, call.value_width, run),
         bad_carried(call.carried.values, call.batch, carried_heads(call), call.keys, call.carried.width, run),
-        keys(pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run)),
-        values(pack_rows(call.v, call.batch, call.key_heads, call.keys, call.value_width, bad_values.any(), run)),
-        biases(pack_biases(call, run)) {
-    bad_values.clean(values);
+        paired(takes_pairs(call.q)),
+        biases(pack_biases(call, run)),
+        value_row(round_up(call.value_width, lanes())) {
+    if (paired) {
+      pair_keys = pack_pair_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run);
+      pair_values = pack_pair_rows(
+          call.v, call.batch, call.key_heads, call.keys, call.value_width,
+          [&](std::int64_t b, std::int64_t h, std::int64_t t) { return bad_values.any() && bad_values.at(b, h, t); },
+          run);
+    } else {
+      keys = pack_panels(call.k, call.batch, call.key_heads, call.keys, call.width, run);
+      values = pack_rows(call.v, call.batch, call.key_heads, call.keys, call.value_width, bad_values.any(), run);
+      bad_values.clean(values);
+    }
     if (call.carried.width == 0) return;
     carried = pack_rows(call.carried.values, call.batch, carried_heads(call), call.keys, call.carried.width,
                         bad_carried.any(), run);
@@ -138,8 +152,9 @@ class ForwardWorker {
   ForwardWorker(const Attention& call, const Packed& packed)
       : call_(call),
         packed_(packed),
-        tile_(call, packed.keys, packed.biases),
-        sums_(floats(query_tile * packed.values.channels)),
+        tile_(call, packed.keys, packed.pair_keys, packed.biases),
+        weights_(pairs(packed.paired ? query_tile * key_tile / 2 : 0)),
+        sums_(floats(query_tile * packed.value_row)),
         averages_(floats(query_tile * packed.carried.channels)) {}
 
   void run(std::int64_t b, std::int64_t head, std::int64_t first, std::int64_t rows, const Results& results) {
@@ -151,7 +166,7 @@ class ForwardWorker {
       total_[r] = 0;
       poisoned_[r] = !row_is_finite(call_.q, b, head, first + r, call_.width);
     }
-    std::fill(sums_.get(), sums_.get() + rows * packed_.values.channels, 0.0F);
+    std::fill(sums_.get(), sums_.get() + rows * packed_.value_row, 0.0F);
     std::fill(averages_.get(), averages_.get() + rows * packed_.carried.channels, 0.0F);
     tile_.for_each_step([&](std::int64_t begin, std::int64_t end) { step(begin, end); });
     for (std::int64_t r = 0; r < rows; ++r) finish(r, results);
@@ -170,13 +185,23 @@ class ForwardWorker {
       float* row = tile_.row(r);
       std::fill(row, row + from, 0.0F);
       std::fill(row + to, row + tile.width, 0.0F);
+      BFloat16* halves = packed_.paired ? reinterpret_cast<BFloat16*>(weights_.get() + r * key_tile / 2) : nullptr;
+      if (halves) {
+        std::fill(halves, halves + from, BFloat16{0});
+        std::fill(halves + to, halves + tile.width, BFloat16{0});
+      }
       if (from == to) continue;
-      const float factor = soften(row, from, to, largest_[r], total_[r]);
+      const float factor =
+          halves ? soften_pairs(row, from, to, largest_[r], total_[r], halves, packed_.carried.channels > 0)
+                 : soften(row, from, to, largest_[r], total_[r]);
       if (factor == 1) continue;
-      scale(sums_.get() + r * packed_.values.channels, packed_.values.channels, factor);
+      scale(sums_.get() + r * packed_.value_row, packed_.value_row, factor);
       scale(averages_.get() + r * packed_.carried.channels, packed_.carried.channels, factor);
     }
-    add_weighted(packed_.values, tile_.key_head(), sums_.get());
+    if (packed_.paired)
+      add_weighted_pairs();
+    else
+      add_weighted(packed_.values, tile_.key_head(), sums_.get());
     if (packed_.carried.channels) add_weighted(packed_.carried, tile.head / call_.carried.group, averages_.get());
   }
 
@@ -194,6 +219,20 @@ class ForwardWorker {
       product<true>(tile_.row(rows.first) + j, key_tile, 1, values.at(tile.b, head, tile.begin + j), values.row(),
                     std::min(stretch, tile.end - tile.begin - j), sums + rows.first * values.channels, values.channels,
                     rows.count(), values.channels);
+    }
+  }
+
+  /// The same for pairs, whose stretches take half the space.
+  void add_weighted_pairs() {
+    const Tile& tile = tile_.tile();
+    const PairRows& values = packed_.pair_values;
+    for (std::int64_t j = 0; j < tile.end - tile.begin; j += 2 * stretch) {
+      const RowSpan rows = tile_.rows_of(j, j + 2 * stretch);
+      const std::int64_t count = std::min(2 * stretch, tile.end - tile.begin - j);
+      pair_product(weights_.get() + (rows.first * key_tile + j) / 2, key_tile / 2, 1,
+                   values.at(tile.b, tile_.key_head(), tile.begin + j), values.channels, (count + 1) / 2,
+                   sums_.get() + rows.first * values.channels, values.channels, rows.count(), values.channels, nullptr,
+                   true);
     }
   }
 
@@ -225,8 +264,8 @@ class ForwardWorker {
     float level = nothing ? minus_infinity : largest_[r] + std::log(total_[r]);
     float factor = nothing ? 0.0F : 1.0F / total_[r];
     if (poisoned_[r] && !nothing) level = factor = std::numeric_limits<float>::quiet_NaN();
-    write_row(results.out, tile.b, tile.head, tile_.query(r), sums_.get() + r * packed_.values.channels,
-              call_.value_width, factor);
+    write_row(results.out, tile.b, tile.head, tile_.query(r), sums_.get() + r * packed_.value_row, call_.value_width,
+              factor);
     if (packed_.carried.channels)
       write_row(results.averages, tile.b, tile.head, tile_.query(r), averages_.get() + r * packed_.carried.channels,
                 call_.carried.width, factor);
@@ -251,6 +290,7 @@ class ForwardWorker {
   const Attention& call_;
   const Packed& packed_;
   ScoreTile tile_;
+  Pairs weights_;           ///< (query_tile, key_tile) bf16 numbers
   Floats sums_, averages_;  ///< (query_tile, channels): the weighted values so far
   float largest_[query_tile], total_[query_tile];
   bool poisoned_[query_tile];

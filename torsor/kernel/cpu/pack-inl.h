@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "torsor/kernel/attention.h"
+#include "torsor/kernel/cpu/pairs.h"
 #include "torsor/kernel/cpu/tiles-inl.h"
 
 #if defined(TORSOR_KERNEL_CPU_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -170,6 +172,115 @@ inline HWY_NOINLINE Rows pack_rows(const Input& from, std::int64_t batch, std::i
                  }
                });
   return rows;
+}
+
+// bf16 numbers in pairs (pairs.h).
+
+/// Whether a call of bf16 numbers is computed by products of pairs: in the instruction sets that belong to them.
+HWY_INLINE bool takes_pairs(const Input& from) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  return from.half && has_pair_products();
+#else
+  (void)from;
+  return false;
+#endif
+}
+
+using Pairs = hwy::AlignedFreeUniquePtr<Pair[]>;
+
+HWY_INLINE Pairs pairs(std::int64_t count) {
+  return hwy::AllocateAligned<Pair>(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)));
+}
+
+/// The channels of a token in pairs, a 0 behind an odd width.
+HWY_INLINE void pair_channels(const BFloat16* HWY_RESTRICT row, std::int64_t width, Pair* HWY_RESTRICT to) {
+  for (std::int64_t c = 0; c + 1 < width; c += 2) to[c / 2] = pair_of(row[c], row[c + 1]);
+  if (width % 2) to[width / 2] = pair_of(row[width - 1], BFloat16{0});
+}
+
+/// Two tokens in pairs, a channel each; without a second one 0.
+HWY_INLINE void pair_tokens(const BFloat16* HWY_RESTRICT first, const BFloat16* HWY_RESTRICT second, std::int64_t width,
+                            Pair* HWY_RESTRICT to) {
+  if (second)
+    for (std::int64_t c = 0; c < width; ++c) to[c] = pair_of(first[c], second[c]);
+  else
+    for (std::int64_t c = 0; c < width; ++c) to[c] = pair_of(first[c], BFloat16{0});
+}
+
+/// Tokens in panels, (head, panel, pair of channels, token).
+struct PairPanels {
+  Extents extents{{}, 1, 1};
+  std::int64_t width = 0, numbers = 0;  ///< in pairs
+  Pairs data;
+  const Pair* at(std::int64_t b, std::int64_t head, std::int64_t token) const {
+    return data.get() + extents.index(b, head) * numbers + token * width;
+  }
+};
+
+inline HWY_NOINLINE PairPanels pack_pair_panels(const Input& from, std::int64_t batch, std::int64_t heads,
+                                                std::int64_t tokens, std::int64_t width, const Run& run) {
+  PairPanels packed;
+  packed.extents = Extents(from, batch, heads);
+  const std::int64_t panel = panel_tokens(), count = (tokens + panel - 1) / panel;
+  packed.width = (width + 1) / 2;
+  packed.numbers = count * panel * packed.width;
+  packed.data = pairs(packed.extents.count() * packed.numbers);
+  run.executor(0, packed.extents.count() * count, 1, [&](std::int64_t first, std::int64_t last) {
+    Floats rows = floats(panel * packed.width);  // four bytes a number, as a pair has: transposed as such
+    for (std::int64_t n = first; n < last; ++n) {
+      const std::int64_t head = n / count, t = n % count * panel, own = std::min(panel, tokens - t);
+      for (std::int64_t r = 0; r < own; ++r)
+        pair_channels(from.half + from.at(head / packed.extents.heads, head % packed.extents.heads, t + r), width,
+                      reinterpret_cast<Pair*>(rows.get()) + r * packed.width);
+      transpose_panel(rows.get(), packed.width, own, packed.width,
+                      reinterpret_cast<float*>(packed.data.get() + head * packed.numbers + t * packed.width), panel);
+    }
+  });
+  return packed;
+}
+
+/// Tokens in pairs of rows, (head, pair of tokens, channel), the channels rounded up to whole vectors.
+struct PairRows {
+  Extents extents{{}, 1, 1};
+  std::int64_t channels = 0, numbers = 0;
+  Pairs data;
+  /// `token` is even.
+  const Pair* at(std::int64_t b, std::int64_t head, std::int64_t token) const {
+    return data.get() + extents.index(b, head) * numbers + token / 2 * channels;
+  }
+};
+
+/// `bad(b, head, token)`: tokens whose numbers that are not finite are taken out.
+template <class Bad>
+HWY_NOINLINE PairRows pack_pair_rows(const Input& from, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
+                                     std::int64_t width, const Bad& bad, const Run& run) {
+  PairRows packed;
+  packed.extents = Extents(from, batch, heads);
+  packed.channels = round_up(width, lanes());
+  const std::int64_t count = (tokens + 1) / 2;
+  packed.numbers = count * packed.channels;
+  packed.data = pairs(packed.extents.count() * packed.numbers);
+  run.executor(0, packed.extents.count() * count, std::max<std::int64_t>(1, 16384 / (packed.channels + 1)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<BFloat16> cleaned[2];
+                 for (std::int64_t n = begin; n < end; ++n) {
+                   const std::int64_t head = n / count, b = head / packed.extents.heads,
+                                      h = head % packed.extents.heads, t = n % count * 2;
+                   const BFloat16* rows[2] = {nullptr, nullptr};
+                   for (std::int64_t s = 0; s < 2 && t + s < tokens; ++s) {
+                     rows[s] = from.half + from.at(b, h, t + s);
+                     if (!bad(b, h, t + s)) continue;
+                     cleaned[s].assign(rows[s], rows[s] + width);
+                     for (BFloat16& number : cleaned[s])
+                       if ((number.bits & 0x7f80U) == 0x7f80U) number.bits = 0;
+                     rows[s] = cleaned[s].data();
+                   }
+                   Pair* to = packed.data.get() + n * packed.channels;
+                   pair_tokens(rows[0], rows[1], width, to);
+                   std::fill(to + width, to + packed.channels, Pair{0});
+                 }
+               });
+  return packed;
 }
 
 }  // namespace torsor::kernel::HWY_NAMESPACE

@@ -37,13 +37,18 @@ struct RowSpan {
 /// One tile of queries of one head: its scaled queries, and its scores against any tile of keys.
 class ScoreTile {
  public:
-  ScoreTile(const Attention& call, const Panels& keys, const std::vector<PackedBias>& packed)
+  /// Of `keys` and `pair_keys` the one that takes_pairs() asks for.
+  ScoreTile(const Attention& call, const Panels& keys, const PairPanels& pair_keys,
+            const std::vector<PackedBias>& packed)
       : call_(call),
         keys_(keys),
+        pair_keys_(pair_keys),
+        paired_(takes_pairs(call.q)),
         mask_(call, 0),
         biases_(call, packed),
         query_row_(round_up(call.width, lanes())),
-        queries_(floats(query_tile * query_row_)),
+        queries_(floats(paired_ ? 0 : query_tile * query_row_)),
+        pair_queries_(pairs(paired_ ? query_tile * pair_keys.width : 0)),
         scores_(floats(query_tile * key_tile)) {}
 
   /// Queries [first, first + rows) of query head `head` in row `b` of the batch.
@@ -52,9 +57,14 @@ class ScoreTile {
     tile_.b = b, tile_.head = head, tile_.first = first, tile_.rows = rows;
     key_head_ = head / (call_.heads / call_.key_heads);
     for (std::int64_t r = 0; r < rows; ++r) {
+      const float factor = factors_[r] = query_factor(r);
+      if (paired_) {  // bf16 numbers as they are: their products are scaled
+        pair_channels(call_.q.half + call_.q.at(b, head, first + r), call_.width,
+                      pair_queries_.get() + r * pair_keys_.width);
+        continue;
+      }
       float* to = queries_.get() + r * query_row_;
       const float* from = read_row(call_.q, b, head, first + r, call_.width, to);
-      const float factor = query_factor(r);
       for (std::int64_t c = 0; c < call_.width; ++c) to[c] = from[c] * factor;
       std::fill(to + call_.width, to + query_row_, 0.0F);
     }
@@ -86,9 +96,15 @@ class ScoreTile {
       tile_.low[r] = std::clamp(range.first, begin, end) - begin;
       tile_.high[r] = std::max(tile_.low[r], std::clamp(range.last, begin, end) - begin);
     }
-    const float* keys = keys_.at(tile_.b, key_head_, begin);
     for (std::int64_t c = 0; c < tile_.width; c += panel) {
       const RowSpan rows = rows_of(c, c + panel);
+      if (paired_) {
+        pair_product(pair_queries_.get() + rows.first * pair_keys_.width, pair_keys_.width, 1,
+                     pair_keys_.at(tile_.b, key_head_, begin + c), panel, pair_keys_.width, row(rows.first) + c,
+                     key_tile, rows.count(), panel, factors_ + rows.first, false);
+        continue;
+      }
+      const float* keys = keys_.at(tile_.b, key_head_, begin);
       product<false>(queries_.get() + rows.first * query_row_, query_row_, 1, keys + c * call_.width, panel,
                      call_.width, row(rows.first) + c, key_tile, rows.count(), panel);
     }
@@ -111,7 +127,8 @@ class ScoreTile {
   std::int64_t rows() const { return tile_.rows; }
   std::int64_t key_head() const { return key_head_; }
   std::int64_t query(std::int64_t r) const { return tile_.first + r; }
-  /// The scaled queries, query_row() numbers each with zeros behind the width.
+  bool paired() const { return paired_; }
+  /// The scaled queries, query_row() numbers each with zeros behind the width; not where paired().
   const float* queries() const { return queries_.get(); }
   std::int64_t query_row() const { return query_row_; }
   const RowMask& mask() const { return mask_; }
@@ -129,11 +146,16 @@ class ScoreTile {
 
   const Attention& call_;
   const Panels& keys_;
+  const PairPanels& pair_keys_;
+  bool paired_;
   RowMask mask_;
   BiasTiles biases_;
   Tile tile_;
   std::int64_t query_row_;
-  Floats queries_, scores_;
+  Floats queries_;
+  Pairs pair_queries_;
+  Floats scores_;
+  float factors_[query_tile] = {};
   std::int64_t key_head_ = 0;
 };
 
