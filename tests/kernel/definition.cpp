@@ -197,11 +197,15 @@ Row define_row(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i)
   return row;
 }
 
-void average(const Row& row, const Tensor& values, double* to) {
+void average(const Row& row, const Tensor& values, Tensor& to, Tensor& sizes) {
+  double *sum = to.row(row.b, row.h, row.i), *size = sizes.row(row.b, row.h, row.i);
   for (std::size_t n = 0; n < row.seen.size(); ++n) {
     const double weight = std::exp(row.logits[n] - row.most) / row.total;
     const double* value = values.row(row.b, row.h, row.seen[n]);
-    for (std::int64_t c = 0; c < values.extent[3]; ++c) to[c] += weight * value[c];
+    for (std::int64_t c = 0; c < values.extent[3]; ++c) {
+      sum[c] += weight * value[c];
+      size[c] += std::abs(weight * value[c]);
+    }
   }
 }
 
@@ -336,9 +340,10 @@ GradientNumbers gradient_shapes(const Problem& p) {
 Result define(const Problem& p) {
   const Shape& s = p.shape;
   Result result;
-  result.out = Tensor(s.batch, s.heads, s.queries, s.value_width);
+  result.out = result.out_sizes = Tensor(s.batch, s.heads, s.queries, s.value_width);
   result.lse = Tensor(s.batch, s.heads, s.queries, 1);
-  if (!p.carried.empty()) result.averages = Tensor(s.batch, s.heads, s.queries, p.carried.extent[3]);
+  if (!p.carried.empty())
+    result.averages = result.averages_sizes = Tensor(s.batch, s.heads, s.queries, p.carried.extent[3]);
   for (std::int64_t b = 0; b < s.batch; ++b)
     for (std::int64_t h = 0; h < s.heads; ++h)
       for (std::int64_t i = 0; i < s.queries; ++i) {
@@ -347,8 +352,8 @@ Result define(const Problem& p) {
           if (std::isfinite(logit)) result.largest_logit = std::max(result.largest_logit, std::abs(logit));
         result.lse(b, h, i, 0) =
             row.seen.empty() ? -std::numeric_limits<double>::infinity() : row.most + std::log(row.total);
-        average(row, p.v, result.out.row(b, h, i));
-        if (!p.carried.empty()) average(row, p.carried, result.averages.row(b, h, i));
+        average(row, p.v, result.out, result.out_sizes);
+        if (!p.carried.empty()) average(row, p.carried, result.averages, result.averages_sizes);
       }
   return result;
 }

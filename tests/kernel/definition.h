@@ -9,7 +9,8 @@ namespace torsor::kernel {
 
 struct Result {
   Tensor out, lse, averages;
-  double largest_logit = 0;  ///< of those that are finite
+  Tensor out_sizes, averages_sizes;  ///< averages of the values' magnitudes
+  double largest_logit = 0;          ///< of those that are finite
 };
 Result define(const Problem& p);
 
