@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "torsor/kernel/attention.h"
+#include "torsor/kernel/cpu/decode.h"
 #include "torsor/kernel/cpu/sets.h"
-#include "torsor/kernel/finite.h"
 
 // Compiled once an instruction set; the best that the processor has is chosen when the function is called.
 #undef HWY_TARGET_INCLUDE
@@ -18,15 +18,11 @@
 #include <hwy/highway.h>
 
 #include "torsor/kernel/cpu/scores-inl.h"
+#include "torsor/kernel/cpu/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace torsor::kernel::HWY_NAMESPACE {
 namespace {
-
-bool row_is_finite(const Input& from, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t width) {
-  return from.data ? all_finite(Element::Float32, from.row(b, h, t), width)
-                   : all_finite(Element::BFloat16, from.half + from.at(b, h, t), width);
-}
 
 /// Which tokens hold what is not a number.
 class BadTokens {
@@ -68,44 +64,6 @@ class BadTokens {
   std::int64_t tokens_;
   std::vector<char> bad_;
 };
-
-/// One pass of the online softmax over the vectors [from, to) of a row of scores: they become weights relative to the
-/// new largest one. Returns the factor that brings what was summed before to the new scale.
-HWY_INLINE float soften(float* HWY_RESTRICT row, std::int64_t from, std::int64_t to, float& largest, float& total) {
-  const Tag d;
-  Vec most = hn::Set(d, minus_infinity);
-  auto bad = hn::FirstN(d, 0);
-  for (std::int64_t j = from; j < to; j += lanes()) {
-    const Vec score = hn::LoadU(d, row + j);
-    most = hn::Max(most, score);
-    bad = hn::Or(bad, hn::IsNaN(score));  // Max may lose it
-  }
-  if (!hn::AllFalse(d, bad)) return largest = total = std::numeric_limits<float>::quiet_NaN();
-  const float found = std::max(largest, hn::GetLane(hn::MaxOfLanes(d, most)));
-  if (found == minus_infinity) {
-    std::fill(row + from, row + to, 0.0F);
-    return 1;
-  }
-  const Vec shift = hn::Set(d, found);
-  float fresh = 0;
-  for (std::int64_t begin = from; begin < to; begin += stretch) {
-    Vec sum = hn::Zero(d);
-    for (std::int64_t j = begin; j < std::min(to, begin + stretch); j += lanes()) {
-      const Vec weight = exp_below_zero(hn::Sub(hn::LoadU(d, row + j), shift));
-      hn::StoreU(weight, d, row + j);
-      sum = hn::Add(sum, weight);
-    }
-    fresh += hn::GetLane(hn::SumOfLanes(d, sum));
-  }
-  if (largest == found) {
-    total += fresh;
-    return 1;
-  }
-  const float factor = largest == minus_infinity ? 0.0F : std::exp(largest - found);
-  largest = found;
-  total = total * factor + fresh;
-  return factor;
-}
 
 /// What a call needs once, whoever computes.
 struct Packed {
@@ -195,20 +153,14 @@ class ForwardWorker {
           halves ? soften_pairs(row, from, to, largest_[r], total_[r], halves, packed_.carried.channels > 0)
                  : soften(row, from, to, largest_[r], total_[r]);
       if (factor == 1) continue;
-      scale(sums_.get() + r * packed_.value_row, packed_.value_row, factor);
-      scale(averages_.get() + r * packed_.carried.channels, packed_.carried.channels, factor);
+      scale_row(sums_.get() + r * packed_.value_row, packed_.value_row, factor);
+      scale_row(averages_.get() + r * packed_.carried.channels, packed_.carried.channels, factor);
     }
     if (packed_.paired)
       add_weighted_pairs();
     else
       add_weighted(packed_.values, tile_.key_head(), sums_.get());
     if (packed_.carried.channels) add_weighted(packed_.carried, tile.head / call_.carried.group, averages_.get());
-  }
-
-  static HWY_INLINE void scale(float* row, std::int64_t count, float factor) {
-    const Tag d;
-    const Vec by = hn::Set(d, factor);
-    for (std::int64_t c = 0; c < count; c += lanes()) hn::StoreU(hn::Mul(hn::LoadU(d, row + c), by), d, row + c);
   }
 
   /// A stretch of keys at a time: its values stay in the first cache while the rows pass.
@@ -323,6 +275,7 @@ namespace torsor::kernel {
 HWY_EXPORT(forward_all);
 
 void attention_forward(const Attention& call, const Run& run, const Results& results) {
+  if (call.queries <= most_decoded_queries) return attention_decode(call, run, results);
   HWY_DYNAMIC_DISPATCH(forward_all)(call, run, results);
 }
 

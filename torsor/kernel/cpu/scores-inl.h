@@ -40,10 +40,13 @@ class ScoreTile {
   /// Of `keys` and `pair_keys` the one that takes_pairs() asks for.
   ScoreTile(const Attention& call, const Panels& keys, const PairPanels& pair_keys,
             const std::vector<PackedBias>& packed)
+      : ScoreTile(call, keys, pair_keys, packed, takes_pairs(call.q)) {}
+  ScoreTile(const Attention& call, const Panels& keys, const PairPanels& pair_keys,
+            const std::vector<PackedBias>& packed, bool paired)
       : call_(call),
         keys_(keys),
         pair_keys_(pair_keys),
-        paired_(takes_pairs(call.q)),
+        paired_(paired),
         mask_(call, 0),
         biases_(call, packed),
         query_row_(round_up(call.width, lanes())),
@@ -86,16 +89,21 @@ class ScoreTile {
     for (std::int64_t n = (keys.last - start + key_tile - 1) / key_tile - 1; n >= 0; --n)
       step(start + n * key_tile, std::min(keys.last, start + (n + 1) * key_tile));
   }
+  /// The same, of the keys [first, last) alone; `first` begins a panel.
+  template <class Step>
+  void for_each_step(std::int64_t first, std::int64_t last, const Step& step) const {
+    const KeyRange keys = mask_.range(tile_.first, tile_.first + tile_.rows);
+    last = std::min(last, keys.last);
+    first = std::max(first, round_down(keys.first, panel_tokens()));
+    if (first >= last) return;
+    for (std::int64_t n = (last - first + key_tile - 1) / key_tile - 1; n >= 0; --n)
+      step(first + n * key_tile, std::min(last, first + (n + 1) * key_tile));
+  }
 
   /// Fills row(r) from tile().from(r) to tile().to(r) with the scores of keys [begin, end).
   void compute(std::int64_t begin, std::int64_t end) {
     const std::int64_t panel = panel_tokens();
-    tile_.begin = begin, tile_.end = end, tile_.width = round_up(end - begin, panel);
-    for (std::int64_t r = 0; r < tile_.rows; ++r) {
-      const KeyRange range = mask_.range(tile_.first + r);
-      tile_.low[r] = std::clamp(range.first, begin, end) - begin;
-      tile_.high[r] = std::max(tile_.low[r], std::clamp(range.last, begin, end) - begin);
-    }
+    place(begin, end);
     for (std::int64_t c = 0; c < tile_.width; c += panel) {
       const RowSpan rows = rows_of(c, c + panel);
       if (paired_) {
@@ -108,8 +116,31 @@ class ScoreTile {
       product<false>(queries_.get() + rows.first * query_row_, query_row_, 1, keys + c * call_.width, panel,
                      call_.width, row(rows.first) + c, key_tile, rows.count(), panel);
     }
-    if (biases_.any()) biases_.add(tile_, mask_, scores_.get());
-    for (std::int64_t r = 0; r < tile_.rows; ++r) hide(r);
+    finish();
+  }
+
+  /// The same from rows of keys, (end - begin, query_row()) with zeros behind the width: few queries read keys where
+  /// they lie faster than they could be packed.
+  void compute_from(const float* keys, std::int64_t row_of_keys, std::int64_t begin, std::int64_t end) {
+    const Tag d;
+    place(begin, end);
+    for (std::int64_t r = 0; r < tile_.rows; ++r) {
+      const float* HWY_RESTRICT query = queries_.get() + r * query_row_;
+      float* HWY_RESTRICT scores = row(r);
+      for (std::int64_t j = tile_.low[r]; j < tile_.high[r]; ++j) {
+        const float* HWY_RESTRICT key = keys + j * row_of_keys;
+        // Two sums: one would wait for itself.
+        Vec even = hn::Mul(hn::Load(d, query), hn::LoadU(d, key)), odd = hn::Zero(d);
+        std::int64_t c = lanes();
+        for (; c + lanes() < query_row_; c += 2 * lanes()) {
+          odd = hn::MulAdd(hn::Load(d, query + c), hn::LoadU(d, key + c), odd);
+          even = hn::MulAdd(hn::Load(d, query + c + lanes()), hn::LoadU(d, key + c + lanes()), even);
+        }
+        if (c < query_row_) odd = hn::MulAdd(hn::Load(d, query + c), hn::LoadU(d, key + c), odd);
+        scores[j] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+      }
+    }
+    finish();
   }
 
   /// Rows that may see any of the keys [from, to), counted from the tile's first: products leave the others out. Both
@@ -135,7 +166,22 @@ class ScoreTile {
   BiasTiles& biases() { return biases_; }
 
  private:
+  void place(std::int64_t begin, std::int64_t end) {
+    tile_.begin = begin, tile_.end = end, tile_.width = round_up(end - begin, panel_tokens());
+    for (std::int64_t r = 0; r < tile_.rows; ++r) {
+      const KeyRange range = mask_.range(tile_.first + r);
+      tile_.low[r] = std::clamp(range.first, begin, end) - begin;
+      tile_.high[r] = std::max(tile_.low[r], std::clamp(range.last, begin, end) - begin);
+    }
+  }
+
+  void finish() {
+    if (biases_.any()) biases_.add(tile_, mask_, scores_.get());
+    for (std::int64_t r = 0; r < tile_.rows; ++r) hide(r);
+  }
+
   void hide(std::int64_t r) {
+    if (tile_.low[r] == tile_.high[r]) return;
     float* scores = row(r);
     std::fill(scores + tile_.from(r), scores + tile_.low[r], minus_infinity);
     std::fill(scores + tile_.high[r], scores + tile_.to(r), minus_infinity);
