@@ -302,6 +302,17 @@ TEST(FusedForms, FactorsThatHeadsShare) {
   }
 }
 
+TEST(FusedForms, ExponentialsWithinTheUsualBound) {
+  Problem p = draw({1, 2, 1, 60, 130, 16, 16});
+  p.biases = {draw_bias(p, Form::Gated, 0, 2), draw_bias(p, Form::DistanceTable, 0, 2)};
+  for (BiasNumbers& bias : p.biases) {
+    draw_factor(p, bias, Factor::Kind::Exp, 5, false);
+    bias.factor->bound = 2;
+    for (double& value : bias.is.left.data) value *= 2;
+  }
+  expect_both(p);
+}
+
 TEST(FusedForms, FactorsWithoutTagsOrGroupsAreOne) {
   for (const Factor::Kind kind : {Factor::Kind::Tag, Factor::Kind::Tanh}) {
     Problem p = draw({1, 2, 1, 40, 130, 16, 16});

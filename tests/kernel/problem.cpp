@@ -80,7 +80,7 @@ void draw_pieces(const Problem& p, BiasNumbers& bias, const Places& places, doub
   for (double& value : is.reach.data) value = std::log1p(0.37 * distance) * even(random, 0.8, 1.6);
   for (std::int64_t piece = 0; piece + 1 < pieces; ++piece)
     bias.breaks.push_back((static_cast<double>(piece) + even(random, 0.3, 1)) / static_cast<double>(pieces));
-  is.slope = normal(random, {1, bias.heads(), 1, pieces}, 2);
+  is.slope = normal(random, {1, bias.heads(), 1, pieces}, 1.5);
   is.level = normal(random, {1, bias.heads(), 1, pieces});
   for (std::int64_t h = 0; h < bias.heads(); ++h)
     for (std::int64_t piece = 1; piece < pieces; ++piece)  // continuous
@@ -100,7 +100,7 @@ void draw_sums(const Problem& p, BiasNumbers& bias, std::int64_t batch, Random& 
   const Shape& s = p.shape;
   bias.is.query = Tensor(batch, bias.heads(), s.queries, 1);
   bias.is.key = Tensor(batch, bias.heads(), s.keys, 1);
-  const double size = 6.0 / static_cast<double>(std::max<std::int64_t>(s.keys, 8));
+  const double size = 4.0 / static_cast<double>(std::max<std::int64_t>(s.keys, 8));
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t h = 0; h < bias.heads(); ++h) {
       double sum = -12345.678;
@@ -241,7 +241,7 @@ BiasNumbers draw_bias(const Problem& p, Form form, std::int64_t first_head, std:
       draw_table(p, bias, random);
       break;
     case Form::Slope:
-      is.slope = uniform(random, {1, heads, 1, 1}, 3 / distance, 7 / distance);
+      is.slope = uniform(random, {1, heads, 1, 1}, 2 / distance, 4 / distance);
       break;
     case Form::Log:
       is.r1 = uniform(random, {1, heads, 1, 1}, 0.5, 1.5);
@@ -249,7 +249,7 @@ BiasNumbers draw_bias(const Problem& p, Form form, std::int64_t first_head, std:
       break;
     case Form::Power:
       is.r2 = uniform(random, {1, heads, 1, 1}, 0.3, 1.2);
-      is.r1 = uniform(random, {1, heads, 1, 1}, 2, 6);
+      is.r1 = uniform(random, {1, heads, 1, 1}, 1, 4);
       for (std::int64_t h = 0; h < heads; ++h) is.r1(0, h, 0, 0) /= std::pow(distance, is.r2(0, h, 0, 0));
       round_to_float(is.r1);
       break;
@@ -260,13 +260,13 @@ BiasNumbers draw_bias(const Problem& p, Form form, std::int64_t first_head, std:
       draw_sums(p, bias, batch, random);
       break;
     case Form::Gated:
-      is.query = uniform(random, {batch, heads, s.queries, 1}, 0.5 / distance, 3 / distance);
-      is.key = uniform(random, {batch, heads, s.keys, 1}, 0.5 / distance, 3 / distance);
+      is.query = uniform(random, {batch, heads, s.queries, 1}, 0.5 / distance, 2 / distance);
+      is.key = uniform(random, {batch, heads, s.keys, 1}, 0.5 / distance, 2 / distance);
       break;
     case Form::Path:
       is.query = normal(random, {batch, heads, s.queries, width});
       is.key = normal(random, {batch, heads, s.keys, width});
-      is.alpha = uniform(random, {1, heads, 1, 1}, 4 / keys, 9 / keys);
+      is.alpha = uniform(random, {1, heads, 1, 1}, 3 / keys, 6 / keys);
       break;
     case Form::Product:
       is.query = normal(random, {batch, heads, s.queries, width}, 1 / std::sqrt(static_cast<double>(width)));
@@ -289,8 +289,9 @@ void draw_factor(const Problem& p, BiasNumbers& bias, Factor::Kind kind, std::in
       factor.tags.push_back(random() % 5 == 0 ? -1
                                               : static_cast<std::int64_t>(random() % static_cast<unsigned>(width)));
   } else {
-    // A product of size 1 or 2: tanh bends and some of the exponentials reach their bound.
-    const double size = (kind == Factor::Kind::Exp ? 1.5 : 1) / std::sqrt(static_cast<double>(width));
+    // A product of size 1: tanh bends and some of the exponentials reach their bound.
+    factor.bound = 1;
+    const double size = 1 / std::sqrt(static_cast<double>(width));
     bias.is.left = normal(random, {s.batch, heads, s.queries, width}, size);
     bias.is.right = normal(random, {s.batch, heads, s.keys, width});
     if (kind == Factor::Kind::Tanh) bias.is.beta = normal(random, {1, heads, 1, 1}, 0.5);
@@ -312,7 +313,7 @@ void add_every_form(Problem& p, const Places& places, unsigned seed) {
   const std::int64_t heads = p.shape.heads;
   std::int64_t first = 0;
   for (const Form form : every_form) {
-    // A table of whole distances needs whole steps, and a range starts at every head in turn.
+    // A range starts at every head in turn.
     p.biases.push_back(
         draw_bias(p, form, first, form == Form::Slope ? heads : std::min(heads, first + 2), places, 6, seed));
     first = (first + 1) % heads;
