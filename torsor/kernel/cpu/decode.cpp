@@ -15,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "torsor/kernel/cpu/decode.cpp"
 #include <hwy/foreach_target.h>
 //
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "torsor/kernel/cpu/scores-inl.h"
@@ -36,23 +37,27 @@ struct Partial {
   float* total = nullptr;
 };
 
-/// A tile of rows as float32 with zeros behind the width, where it lies or in a copy; what is not a number is counted
-/// and, in a copy, taken out.
+/// A tile of rows, whole vectors wide: where it lies, or a float32 copy with zeros behind the width. What is not a
+/// number is found and, in a copy, taken out.
 class TileRows {
  public:
   explicit TileRows(std::int64_t width) : width_(width), channels_(round_up(width, lanes())) {}
 
   void read(const Input& from, std::int64_t b, std::int64_t head, std::int64_t begin, std::int64_t end) {
     const std::int64_t count = end - begin;
-    if (from.data && channels_ == width_) {
+    halves_ = nullptr;
+    if (channels_ != width_) {
+      copy(from, b, head, begin, count);
+    } else if (from.data) {
       rows_ = from.row(b, head, begin);
       row_ = from.strides[2];
     } else {
-      copy(from, b, head, begin, count);
+      halves_ = from.half + from.at(b, head, begin);
+      row_ = from.strides[2];
     }
-    bad_ = !finite(count);
+    bad_ = halves_ ? !halves_are_finite(count) : !floats_are_finite(count);
     if (!bad_) return;
-    if (rows_ != scratch_.get()) copy(from, b, head, begin, count);
+    if (halves_ || rows_ != scratch_.get()) copy(from, b, head, begin, count);
     bad_rows_.assign(static_cast<std::size_t>(count), 0);
     for (std::int64_t t = 0; t < count; ++t)
       for (std::int64_t c = 0; c < width_; ++c) {
@@ -62,8 +67,14 @@ class TileRows {
         number = 0;
       }
   }
-  const float* rows() const { return rows_; }
-  std::int64_t row() const { return row_; }
+  /// Calls body(rows, row stride), rows of either type.
+  template <class Body>
+  void visit(const Body& body) const {
+    if (halves_)
+      body(halves_, row_);
+    else
+      body(rows_, row_);
+  }
   std::int64_t channels() const { return channels_; }
   bool bad() const { return bad_; }
   bool bad(std::int64_t t) const { return bad_ && bad_rows_[static_cast<std::size_t>(t)] != 0; }
@@ -78,11 +89,12 @@ class TileRows {
       std::fill(to + width_, to + channels_, 0.0F);
     }
     rows_ = scratch_.get();
+    halves_ = nullptr;
     row_ = channels_;
   }
 
   /// 0 times a finite number is 0, and NaN otherwise.
-  HWY_INLINE bool finite(std::int64_t count) const {
+  HWY_INLINE bool floats_are_finite(std::int64_t count) const {
     const Tag d;
     const Vec zero = hn::Zero(d);
     Vec even = zero, odd = zero;
@@ -98,12 +110,45 @@ class TileRows {
     return hn::AllTrue(d, hn::Eq(hn::Add(even, odd), zero));
   }
 
+  /// No exponent is all ones.
+  HWY_INLINE bool halves_are_finite(std::int64_t count) const {
+    const hn::Rebind<std::uint16_t, Tag> d;
+    const auto rest = hn::Set(d, std::uint16_t{0x7fff});
+    auto most = hn::Zero(d);
+    for (std::int64_t t = 0; t < count; ++t) {
+      const auto* row = reinterpret_cast<const std::uint16_t*>(halves_ + t * row_);
+      for (std::int64_t c = 0; c < channels_; c += lanes()) most = hn::Max(most, hn::And(hn::LoadU(d, row + c), rest));
+    }
+    return hn::AllTrue(d, hn::Lt(most, hn::Set(d, std::uint16_t{0x7f80})));
+  }
+
   std::int64_t width_, channels_;
   Floats scratch_;
   const float* rows_ = nullptr;
+  const BFloat16* halves_ = nullptr;
   std::int64_t row_ = 0;
   bool bad_ = false;
   std::vector<char> bad_rows_;
+};
+
+/// Asks for the row of a token ahead of its use: memory then works while arithmetic does.
+class Fetch {
+ public:
+  Fetch(const Input& from, std::int64_t b, std::int64_t head, std::int64_t begin, std::int64_t width) {
+    const std::int64_t place = from.at(b, head, begin), size = from.data ? 4 : 2;
+    rows_ =
+        from.data ? reinterpret_cast<const char*>(from.data + place) : reinterpret_cast<const char*>(from.half + place);
+    row_ = from.strides[2] * size;
+    bytes_ = width * size;
+  }
+  Fetch() = default;
+  HWY_INLINE void operator()(std::int64_t j) const {
+    for (std::int64_t byte = 0; byte < bytes_; byte += 64) hwy::Prefetch(rows_ + j * row_ + byte);
+  }
+
+ private:
+  const char* rows_ = nullptr;
+  std::int64_t row_ = 0, bytes_ = 0;
 };
 
 class DecodeWorker {
@@ -131,12 +176,14 @@ class DecodeWorker {
     }
     tile_.for_each_step(first, last, [&](std::int64_t begin, std::int64_t end) {
       keys_.read(call_.k, b, tile_.key_head(), begin, end);
-      tile_.compute_from(keys_.rows(), keys_.row(), begin, end);
+      const Fetch of_values(call_.v, b, tile_.key_head(), begin, call_.value_width);
+      keys_.visit([&](const auto* rows, std::int64_t row) { tile_.compute_from(rows, row, begin, end, of_values); });
       values_.read(call_.v, b, tile_.key_head(), begin, end);
       if (call_.carried.width > 0) carried_.read(call_.carried.values, b, head / call_.carried.group, begin, end);
       const Tile& tile = tile_.tile();
       for (std::int64_t r = 0; r < tile.rows; ++r) {
-        const std::int64_t from = tile.from(r), until = tile.to(r);
+        const std::int64_t from = tile.from(r);
+        std::int64_t until = tile.to(r);
         if (from == until) continue;
         if (keys_.bad() || values_.bad() || carried_.bad())
           for (std::int64_t j = begin; j < end; ++j) {
@@ -153,9 +200,11 @@ class DecodeWorker {
           scale_row(parts[r].averages, carried_.channels(), factor);
         }
         // Nothing lies behind the tile's last key.
-        const std::int64_t count = std::min(until, end - begin) - from;
-        add(values_, row, from, count, parts[r].sums);
-        if (call_.carried.width > 0) add(carried_, row, from, count, parts[r].averages);
+        until = std::min(until, end - begin);
+        const std::int64_t next = std::max(first, begin - key_tile);  // the keys that come after this tile
+        const Fetch of_keys = r == 0 && next < begin ? Fetch(call_.k, b, tile_.key_head(), next, call_.width) : Fetch();
+        add(values_, row, from, until, parts[r].sums, of_keys);
+        if (call_.carried.width > 0) add(carried_, row, from, until, parts[r].averages, Fetch());
       }
     });
     for (std::int64_t r = 0; r < call_.queries; ++r) {
@@ -170,11 +219,42 @@ class DecodeWorker {
   }
 
  private:
-  static HWY_INLINE void add(const TileRows& values, const float* weights, std::int64_t from, std::int64_t count,
-                             float* sums) {
-    for (std::int64_t j = 0; j < count; j += stretch)
-      product<true>(weights + from + j, key_tile, 1, values.rows() + (from + j) * values.row(), values.row(),
-                    std::min(stretch, count - j), sums, values.channels(), 1, values.channels());
+  /// sums += weights of the keys [from, until) times their values.
+  static HWY_INLINE void add(const TileRows& values, const float* weights, std::int64_t from, std::int64_t until,
+                             float* sums, const Fetch& fetch) {
+    values.visit([&](const auto* rows, std::int64_t row) {
+      std::int64_t c = 0;
+      const auto block = [&]<int vectors>() {
+        for (; c + vectors * lanes() <= values.channels(); c += vectors * lanes())
+          for (std::int64_t j = from; j < until; j += stretch)
+            add_block<vectors>(rows + c, row, weights, j, std::min(until, j + stretch), sums + c,
+                               c == 0 ? fetch : Fetch());
+      };
+      block.template operator()<8>();
+      block.template operator()<4>();
+      block.template operator()<1>();
+    });
+  }
+
+  template <int vectors, class Number>
+  static HWY_INLINE void add_block(const Number* rows, std::int64_t row, const float* weights, std::int64_t from,
+                                   std::int64_t until, float* sums, const Fetch& fetch) {
+    const Tag d;
+    Vec sum[vectors];
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) sum[n] = hn::Zero(d);
+    for (std::int64_t j = from; j < until; ++j) {
+      fetch(j);
+      const Vec weight = hn::Set(d, weights[j]);
+#pragma GCC unroll 8
+      for (int n = 0; n < vectors; ++n)
+        sum[n] = hn::MulAdd(weight, load_as_float(rows + j * row + n * lanes()), sum[n]);
+    }
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) {
+      float* to = sums + n * lanes();
+      hn::StoreU(hn::Add(hn::LoadU(d, to), sum[n]), d, to);
+    }
   }
 
   /// The channels in which token j is not a number.

@@ -29,6 +29,16 @@ HWY_INLINE Floats floats(std::int64_t count) {
 HWY_INLINE std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 HWY_INLINE std::int64_t round_down(std::int64_t value, std::int64_t step) { return value / step * step; }
 
+/// One vector of numbers as float32.
+HWY_INLINE Vec load_as_float(const float* from) { return hn::LoadU(Tag(), from); }
+HWY_INLINE Vec load_as_float(const BFloat16* from) {
+  const Tag d;
+  const hn::RebindToUnsigned<Tag> wide;
+  const hn::Rebind<std::uint16_t, Tag> narrow;
+  const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+}
+
 /// bf16 numbers as float32.
 HWY_INLINE void widen_row(const BFloat16* HWY_RESTRICT from, std::int64_t count, float* HWY_RESTRICT to) {
   for (std::int64_t c = 0; c < count; ++c) to[c] = widen(from[c]);

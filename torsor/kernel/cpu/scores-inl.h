@@ -119,24 +119,27 @@ class ScoreTile {
     finish();
   }
 
-  /// The same from rows of keys, (end - begin, query_row()) with zeros behind the width: few queries read keys where
-  /// they lie faster than they could be packed.
-  void compute_from(const float* keys, std::int64_t row_of_keys, std::int64_t begin, std::int64_t end) {
+  /// The same from rows of keys as they lie, whole vectors wide: few queries read keys faster than they could be
+  /// packed. While a key is read, fetch(j) may ask for what is needed next.
+  template <class Number, class Fetch>
+  void compute_from(const Number* keys, std::int64_t row_of_keys, std::int64_t begin, std::int64_t end,
+                    const Fetch& fetch) {
     const Tag d;
     place(begin, end);
     for (std::int64_t r = 0; r < tile_.rows; ++r) {
       const float* HWY_RESTRICT query = queries_.get() + r * query_row_;
       float* HWY_RESTRICT scores = row(r);
       for (std::int64_t j = tile_.low[r]; j < tile_.high[r]; ++j) {
-        const float* HWY_RESTRICT key = keys + j * row_of_keys;
+        const Number* HWY_RESTRICT key = keys + j * row_of_keys;
+        if (r == 0) fetch(j);
         // Two sums: one would wait for itself.
-        Vec even = hn::Mul(hn::Load(d, query), hn::LoadU(d, key)), odd = hn::Zero(d);
+        Vec even = hn::Mul(hn::Load(d, query), load_as_float(key)), odd = hn::Zero(d);
         std::int64_t c = lanes();
         for (; c + lanes() < query_row_; c += 2 * lanes()) {
-          odd = hn::MulAdd(hn::Load(d, query + c), hn::LoadU(d, key + c), odd);
-          even = hn::MulAdd(hn::Load(d, query + c + lanes()), hn::LoadU(d, key + c + lanes()), even);
+          odd = hn::MulAdd(hn::Load(d, query + c), load_as_float(key + c), odd);
+          even = hn::MulAdd(hn::Load(d, query + c + lanes()), load_as_float(key + c + lanes()), even);
         }
-        if (c < query_row_) odd = hn::MulAdd(hn::Load(d, query + c), hn::LoadU(d, key + c), odd);
+        if (c < query_row_) odd = hn::MulAdd(hn::Load(d, query + c), load_as_float(key + c), odd);
         scores[j] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
       }
     }
