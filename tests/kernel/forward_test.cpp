@@ -18,12 +18,13 @@ TEST(FusedForward, ShapesOfEveryKind) {
       {2, 1, 1, 5, 70, 16, 24},   {1, 3, 3, 130, 130, 128, 128}, {1, 2, 2, 97, 600, 40, 65},
       {3, 2, 1, 63, 257, 64, 48}, {1, 1, 1, 700, 700, 64, 64},   {1, 2, 1, 33, 65, 1, 3},
       {1, 1, 1, 65, 129, 13, 97}, {1, 8, 1, 4, 90, 16, 16},      {1, 1, 1, 50, 20, 16, 16}};
+  std::size_t turn = 0;  // the layouts take turns
   for (const Shape& shape : shapes)
-    for (const bool causal : {true, false})
-      for (const Layout layout : every_layout) {
-        SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
-        expect_forward(draw(shape, causal, 3), layout);
-      }
+    for (const bool causal : {true, false}) {
+      const Layout layout = every_layout[turn++ % every_layout.size()];
+      SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
+      expect_forward(draw(shape, causal, 3), layout);
+    }
 }
 
 TEST(FusedForward, Masks) {
@@ -96,15 +97,16 @@ TEST(FusedForward, BFloat16) {
   const std::vector<Shape> shapes = {
       {1, 1, 1, 1, 1, 2, 1},      {2, 4, 2, 17, 17, 32, 32},  {1, 2, 1, 1, 300, 64, 64}, {1, 6, 2, 49, 49, 72, 72},
       {1, 2, 2, 97, 600, 40, 65}, {1, 1, 1, 65, 129, 13, 97}, {1, 2, 1, 33, 65, 1, 3},   {1, 1, 1, 300, 300, 128, 128}};
+  std::size_t turn = 0;  // the layouts take turns
   for (const Shape& shape : shapes)
-    for (const bool causal : {true, false})
-      for (const Layout layout : every_layout) {
-        SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
-        Problem p = draw(shape, causal, 3);
-        make_half(p);
-        if (causal) scale_queries(p);
-        expect_forward(p, layout);
-      }
+    for (const bool causal : {true, false}) {
+      const Layout layout = every_layout[turn++ % every_layout.size()];
+      SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
+      Problem p = draw(shape, causal, 3);
+      make_half(p);
+      if (causal) scale_queries(p);
+      expect_forward(p, layout);
+    }
   Problem p = draw({3, 2, 1, 65, 400, 16, 16});
   make_half(p);
   p.lengths = {400, 65, 3};
