@@ -12,6 +12,7 @@
 #include "tests/attention/call.h"
 #include "torsor/attention/core.h"
 #include "torsor/attention/evaluate.h"
+#include "torsor/base/error.h"
 
 namespace torsor::attention_test {
 namespace {
@@ -580,6 +581,46 @@ TEST(FusedForms, WhatIsNotFiniteReachesOnlyTheQueriesThatSeeIt) {
   EXPECT_FALSE(fused_attention(trained).has_value());
   potential[0][0][3] = nan;
   EXPECT_FALSE(fused_attention(input).has_value());
+}
+
+TEST(FusedForms, RefusesANegativeDistanceInTheWordsOfTheReference) {
+  at::manual_seed(9);
+  CoreInput input = frame(Masking::Documents, Steps::Halves);
+  input.q = at::randn({kRows, kHeads, kQueries, kDim}), input.k = at::randn({kRows, kKeyHeads, kKeys, kDim});
+  input.v = at::randn({kRows, kKeyHeads, kKeys, kValueDim});
+  const GatedForm gated{at::ones({kHeads}), at::rand({kRows, kHeads, kQueries}), {}};
+  FactorForm factor;
+  factor.kind = FactorForm::Kind::Tag;
+  factor.base = std::make_shared<BiasForm>(BiasForm{{}, gated});
+  factor.left = at::rand({kRows, 1, kQueries, 3}), factor.tag = marks(5, 3);
+  const PathForm path{at::randn({kRows, kHeads, kQueries, 2}), at::randn({kRows, kHeads, kKeys, 2}),
+                      at::ones({kHeads})};
+  const auto message = [&](const BiasForm& bias, bool fused) -> std::string {
+    CoreInput own = input;
+    own.biases = {bias};
+    own.biases[0].heads = {0, kHeads};
+    try {
+      if (fused)
+        EXPECT_TRUE(fused_attention(own).has_value());
+      else
+        reference_attention(own);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::vector<BiasForm> forms = {{{}, gated}, {{}, path}, {{}, factor}};
+  for (const BiasForm& form : forms) EXPECT_EQ(message(form, true), "");
+  input.key_positions[1][41] += 9;  // seen by the next queries, and behind the later ones
+  for (const BiasForm& form : forms) {
+    EXPECT_EQ(message(form, true), message(form, false));
+    EXPECT_NE(message(form, true), "");
+  }
+  input.mask.key_documents[1][41] = -1;  // nobody sees it any more
+  for (const BiasForm& form : forms) {
+    EXPECT_EQ(message(form, true), "");
+    EXPECT_EQ(message(form, false), "");
+  }
 }
 
 TEST(FusedForms, SaysWhichFormsItHasNot) {
