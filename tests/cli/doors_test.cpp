@@ -89,13 +89,14 @@ TEST(CliDoors, JsonIsOneDocumentAndNothingElse) {
   EXPECT_EQ(eval.at("eval")[1].at("length"), 64);
 
   const std::string conformance = std::string(TORSOR_SOURCE_DIR) + "/conformance/absolute.json";
-  for (const std::vector<std::string>& arguments :
-       std::vector<std::vector<std::string>>{{"encodings", "--json"},
-                                             {"encodings", "yarn", "--json"},
-                                             {"values", "rope + alibi", "--json"},
-                                             {"values", "cope", "--json"},
-                                             {"laws", "alibi", "--json"},
-                                             {"check", conformance, "--json"}}) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"encodings", "--json"},
+           {"encodings", "yarn", "--json"},
+           {"values", "rope + alibi", "--json"},
+           {"values", "cope", "--json"},
+           {"laws", "alibi", "--json"},
+           {"check", conformance, "--json"},
+           {"bench", "--quick", "--repeat", "1", "--json", "--filter", "no bias, forward, float32, H=8 T=512"}}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.code, 0) << arguments[0] << "\n" << ran;
     EXPECT_NO_THROW(parse_json(ran.out, arguments[0])) << ran;

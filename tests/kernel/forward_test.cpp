@@ -1,82 +1,28 @@
-// Fused attention against its definition, evaluated pair by pair in float64.
-#include "torsor/kernel/attention.h"
-
+// The forward pass of fused attention without biases: shapes, masks, number types, how the work is cut.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
-#include "tests/kernel/problem.h"
+#include "tests/kernel/call.h"
 #include "tests/kernel/targets.h"
 
 namespace torsor::kernel {
 namespace {
 
-struct Found {
-  std::vector<float> out, lse;
-};
-
-Found run(const Problem& p, std::int64_t threads = 1) {
-  const Shape& s = p.shape;
-  Found found;
-  found.out.assign(static_cast<std::size_t>(s.batch * s.heads * s.queries * s.value_width), 7.0F);
-  found.lse.assign(static_cast<std::size_t>(s.batch * s.heads * s.queries), 7.0F);
-  const Run how = workers(threads);
-  attention_forward(p.call, how,
-                    {found.out.data(), {s.heads * s.queries * s.value_width, s.queries * s.value_width, s.value_width}},
-                    found.lse.data());
-  return found;
-}
-
-/// kernel.md: 2e-6 a row, 5e-7 the tensor, times max(1, largest logit / 8).
-void expect_close(const Problem& p) {
-  const Result expected = define(p);
-  const double slack = std::max(1.0, expected.largest_logit / 8);
-  testing::on_every_target([&] {
-    const Found found = run(p);
-    double all_error = 0, all_size = 0;
-    const auto width = static_cast<std::size_t>(p.shape.value_width);
-    for (std::size_t row = 0; row < expected.lse.size(); ++row) {
-      if (std::isinf(expected.lse[row]) || std::isnan(expected.lse[row])) {
-        EXPECT_EQ(std::isnan(found.lse[row]), std::isnan(expected.lse[row])) << row;
-        if (!std::isnan(expected.lse[row])) {
-          EXPECT_EQ(found.lse[row], expected.lse[row]) << row;
-        }
-      } else {
-        EXPECT_NEAR(found.lse[row], expected.lse[row], 1e-6 * std::max(1.0, std::abs(expected.lse[row])) * slack)
-            << row;
-      }
-      double error = 0, size = 0;
-      bool bad = false;
-      for (std::size_t c = row * width; c < (row + 1) * width; ++c) {
-        EXPECT_EQ(std::isnan(found.out[c]), std::isnan(expected.out[c])) << "row " << row << ", channel " << c % width;
-        bad = bad || std::isnan(expected.out[c]);
-        error += std::pow(found.out[c] - expected.out[c], 2);
-        size += std::pow(expected.out[c], 2);
-      }
-      if (bad) continue;
-      EXPECT_LE(std::sqrt(error), 2e-6 * slack * std::sqrt(size)) << "row " << row;
-      all_error += error, all_size += size;
-    }
-    EXPECT_LE(std::sqrt(all_error), 5e-7 * slack * std::sqrt(all_size));
-  });
-}
-
 TEST(FusedForward, ShapesOfEveryKind) {
   const std::vector<Shape> shapes = {
-      {1, 1, 1, 1, 1, 2, 1},      {2, 2, 2, 1, 1, 6, 2},      {1, 2, 1, 3, 3, 8, 8},      {2, 4, 2, 17, 17, 32, 32},
-      {1, 2, 1, 1, 300, 64, 64},  {1, 6, 2, 49, 49, 72, 72},  {2, 1, 1, 5, 70, 16, 24},   {1, 3, 3, 130, 130, 128, 128},
-      {1, 2, 2, 97, 600, 40, 65}, {3, 2, 1, 63, 257, 64, 48}, {1, 1, 1, 700, 700, 64, 64}};
+      {1, 1, 1, 1, 1, 2, 1},      {2, 2, 2, 1, 1, 6, 2},         {1, 2, 1, 3, 3, 8, 8},
+      {2, 4, 2, 17, 17, 32, 32},  {1, 2, 1, 1, 300, 64, 64},     {1, 6, 2, 49, 49, 72, 72},
+      {2, 1, 1, 5, 70, 16, 24},   {1, 3, 3, 130, 130, 128, 128}, {1, 2, 2, 97, 600, 40, 65},
+      {3, 2, 1, 63, 257, 64, 48}, {1, 1, 1, 700, 700, 64, 64},   {1, 2, 1, 33, 65, 1, 3},
+      {1, 1, 1, 65, 129, 13, 97}, {1, 8, 1, 4, 90, 16, 16},      {1, 1, 1, 50, 20, 16, 16}};
   for (const Shape& shape : shapes)
     for (const bool causal : {true, false})
-      for (const bool token_major : {false, true}) {
-        SCOPED_TRACE(describe(shape, causal, token_major));
-        Problem p = draw(shape, 3, token_major);
-        p.call.visible.causal = causal;
-        connect(p);
-        expect_close(p);
+      for (const Layout layout : every_layout) {
+        SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
+        expect_forward(draw(shape, causal, 3), layout);
       }
 }
 
@@ -84,103 +30,191 @@ TEST(FusedForward, Masks) {
   for (const bool causal : {true, false})
     for (const std::int64_t window : {0, 1, 7, 300}) {
       SCOPED_TRACE(::testing::Message() << "causal " << causal << ", window " << window);
-      Problem p = draw({3, 2, 1, 65, 400, 16, 16});
-      p.call.visible.causal = causal;
-      p.call.visible.window = window;
+      Problem p = draw({3, 2, 1, 65, 400, 16, 16}, causal);
+      p.window = window;
       p.lengths = {400, 65, 3};  // the last row has fewer keys than queries
-      connect(p);
-      expect_close(p);
+      expect_forward(p);
       p.offsets = {10, 0, 0};  // queries in the middle of what is there
-      connect(p);
-      expect_close(p);
+      expect_forward(p);
+      p.offsets = {500, 330, 20};  // and behind its end
+      expect_forward(p);
+      p.offsets.clear();
       p.lengths = {0, 1, 400};
-      connect(p);
-      expect_close(p);
+      expect_forward(p);
     }
 }
 
 TEST(FusedForward, Documents) {
-  Problem p = draw({2, 2, 2, 300, 300, 16, 16});
-  std::mt19937 random(5);
-  for (int b = 0; b < 2; ++b)
-    for (int t = 0, document = 0; t < 300; ++t) {
-      if (random() % 40 == 0) ++document;
-      p.key_documents.push_back(random() % 17 == 0 ? -1 : document);
+  for (const bool causal : {true, false})
+    for (const std::int64_t window : {0, 30}) {
+      Problem p = draw({2, 2, 2, 200, 300, 16, 16}, causal);
+      p.window = window;
+      divide_into_documents(p);
+      expect_forward(p);
     }
-  p.query_documents = p.key_documents;
-  for (const bool causal : {true, false}) {
-    p.call.visible.causal = causal;
-    connect(p);
-    expect_close(p);
-  }
 }
 
-TEST(FusedForward, BiasesEachAndTogether) {
-  for (const bool causal : {true, false}) {
-    const Problem all = biased({2, 3, 1, 70, 333, 16, 16}, causal);
-    expect_close(all);
-    for (std::size_t n = 0; n < 3; ++n) {
-      SCOPED_TRACE(::testing::Message() << "bias " << n << ", causal " << causal);
-      Problem one = biased({2, 3, 3, 300, 300, 16, 16}, causal);
-      one.call.biases = {one.call.biases[n]};
-      expect_close(one);
-    }
-  }
+TEST(FusedForward, WhatABatchShares) {
+  Problem p = draw({3, 4, 2, 20, 70, 16, 16});
+  Random random(3);
+  p.k = normal(random, {1, 2, 70, 16}, 1, 2);
+  p.v = normal(random, {1, 2, 70, 16}, 1, 2);
+  expect_forward(p);
+  p.q = normal(random, {1, 4, 20, 16});
+  p.lengths = {70, 30, 20};
+  for (const Layout layout : every_layout) expect_forward(p, layout);
+  p.k = normal(random, {1, 1, 70, 16}, 1, 4);  // one key head's numbers, whatever the number of key heads
+  expect_forward(p);
 }
 
 TEST(FusedForward, ThousandsOfKeys) {
-  Problem p = draw({1, 1, 1, 60, 4096, 128, 128});
-  connect(p);
-  expect_close(p);
+  expect_forward(draw({1, 1, 1, 60, 4096, 128, 128}));
+  expect_forward(draw({1, 1, 1, 61, 2049, 64, 64}, false));
 }
 
-TEST(FusedForward, WhatIsNotANumberReachesOnlyWhoSeesIt) {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                          -std::numeric_limits<float>::infinity()}) {
-    Problem p = draw({2, 2, 1, 90, 90, 16, 16});
-    p.lengths = {90, 80};
-    p.v[p.place(1, 90, 16, 0, 0, 40) + 3] = bad;                                       // one channel of a value
-    for (std::size_t c = 0; c < 16; ++c) p.v[p.place(1, 90, 16, 1, 0, 85) + c] = bad;  // behind the row's end
-    for (std::size_t c = 0; c < 16; ++c) p.k[p.place(1, 90, 16, 1, 0, 84) + c] = bad;
-    connect(p);
-    const Found found = run(p);
-    for (std::size_t n = 0; n < found.out.size(); ++n) {
-      const std::size_t batch = n / (2 * 90 * 16), i = n / 16 % 90, c = n % 16;
-      EXPECT_EQ(std::isnan(found.out[n]), batch == 0 && i >= 40 && c == 3) << n;
-    }
-    p.k[p.place(1, 90, 16, 1, 0, 50)] = bad;  // a key: whole rows
-    p.q[p.place(2, 90, 16, 1, 1, 20)] = bad;  // a query: its own row
-    const Found more = run(p);
-    for (std::size_t n = 0; n < more.lse.size(); ++n) {
-      const std::size_t batch = n / 180, head = n / 90 % 2, i = n % 90;
-      // Row 1 has 80 keys for 90 queries: query i stands at i - 10.
-      const bool expected = batch == 1 && ((i >= 60) || (head == 1 && i == 20));
-      EXPECT_EQ(std::isnan(more.lse[n]), expected) << n;
-      EXPECT_EQ(std::isnan(more.out[n * 16]), expected) << n;
-    }
+TEST(FusedForward, LargeLogits) {
+  Problem p = draw({1, 2, 1, 70, 300, 32, 32});
+  p.scale = 4;
+  expect_forward(p);
+  scale_queries(p);
+  expect_forward(p);
+}
+
+TEST(FusedForward, QueryScales) {
+  Problem p = draw({2, 3, 1, 70, 130, 16, 16});
+  scale_queries(p);
+  expect_forward(p);
+}
+
+TEST(FusedForward, QueriesOfZeros) {
+  Problem p = draw({1, 2, 1, 50, 70, 16, 16});
+  std::fill(p.q.data.begin(), p.q.data.end(), 0);
+  expect_forward(p);  // plain means
+}
+
+TEST(FusedForward, BFloat16) {
+  const std::vector<Shape> shapes = {
+      {1, 1, 1, 1, 1, 2, 1},      {2, 4, 2, 17, 17, 32, 32},  {1, 2, 1, 1, 300, 64, 64}, {1, 6, 2, 49, 49, 72, 72},
+      {1, 2, 2, 97, 600, 40, 65}, {1, 1, 1, 65, 129, 13, 97}, {1, 2, 1, 33, 65, 1, 3},   {1, 1, 1, 300, 300, 128, 128}};
+  for (const Shape& shape : shapes)
+    for (const bool causal : {true, false})
+      for (const Layout layout : every_layout) {
+        SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
+        Problem p = draw(shape, causal, 3);
+        make_half(p);
+        if (causal) scale_queries(p);
+        expect_forward(p, layout);
+      }
+  Problem p = draw({3, 2, 1, 65, 400, 16, 16});
+  make_half(p);
+  p.lengths = {400, 65, 3};
+  p.window = 70;
+  divide_into_documents(p);
+  expect_forward(p);
+  p = draw({1, 1, 1, 10, 4096, 64, 64});
+  make_half(p);
+  expect_forward(p);
+}
+
+TEST(FusedForward, TheLseIsOptional) {
+  const Problem p = draw({1, 2, 1, 50, 70, 16, 16});
+  testing::on_every_target([&] {
+    const Result with = run_forward(p), without = run_forward(p, {}, Layout::HeadsFirst, false);
+    EXPECT_EQ(with.out.data, without.out.data);
+    for (const double value : without.lse.data) EXPECT_EQ(value, 7);  // as it was
+  });
+}
+
+TEST(FusedForward, ThreadsDoNotChangeTheBits) {
+  Problem p = draw({2, 3, 3, 200, 200, 24, 24});
+  add_every_form(p);
+  carry(p, 5, 1);
+  for (const bool half : {false, true}) {
+    if (half) make_half(p);
+    testing::on_every_target([&] {
+      const Result one = run_forward(p);
+      for (const std::int64_t threads : {2, 3, 16}) expect_same(one, run_forward(p, workers(threads)));
+      expect_same(one, run_forward(p, side_by_side(3)));
+      expect_same(one, run_forward(p, alone(4)));
+    });
   }
-  Problem p = biased({1, 2, 2, 40, 40, 8, 8}, true);
-  std::fill(p.table.begin(), p.table.end(), std::numeric_limits<float>::quiet_NaN());  // head 1
-  const Found found = run(p);
-  for (std::size_t n = 0; n < found.lse.size(); ++n) EXPECT_EQ(std::isnan(found.lse[n]), n >= 40) << n;
-}
-
-TEST(FusedForward, ThreadsAndNeighboursDoNotChangeTheBits) {
-  const Problem p = biased({2, 3, 3, 200, 200, 24, 24}, true);
-  const Found one = run(p, 1), three = run(p, 3);
-  EXPECT_EQ(one.out, three.out);
-  EXPECT_EQ(one.lse, three.lse);
 }
 
 TEST(FusedForward, EmptyExtents) {
-  Problem p = draw({1, 2, 1, 3, 0, 8, 8});
-  connect(p);
-  const Found found = run(p);
-  for (const float value : found.out) EXPECT_EQ(value, 0);
-  for (const float value : found.lse) EXPECT_EQ(value, -std::numeric_limits<float>::infinity());
-  Problem none = draw({1, 2, 1, 0, 5, 8, 8});
-  connect(none);
-  EXPECT_TRUE(run(none).out.empty());
+  for (const bool half : {false, true})
+    testing::on_every_target([&] {
+      Problem p = draw({1, 2, 1, 3, 0, 8, 8});
+      carry(p, 4, 1);
+      p.half = half;
+      const Result found = run_forward(p);
+      for (const double value : found.out.data) EXPECT_EQ(value, 0);
+      for (const double value : found.averages.data) EXPECT_EQ(value, 0);
+      for (const double value : found.lse.data) EXPECT_EQ(value, -std::numeric_limits<double>::infinity());
+      p = draw({1, 2, 1, 0, 5, 8, 8});
+      p.half = half;
+      EXPECT_TRUE(run_forward(p).out.empty());
+      p = draw({0, 2, 1, 3, 5, 8, 8});
+      p.half = half;
+      EXPECT_TRUE(run_forward(p, workers(4)).out.empty());
+    });
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Decode: few queries, many keys. There the keys may be cut among the threads, and still nobody can tell how many.
+
+void expect_decode(const Problem& p) {
+  const Result expected = define(p);
+  testing::on_every_target([&] {
+    const Result found = run_forward(p);
+    expect_result(p, found, expected);
+    for (const std::int64_t threads : {2, 7, 16}) {
+      SCOPED_TRACE(::testing::Message() << threads << " threads");
+      expect_same(found, run_forward(p, workers(threads)));
+      expect_same(found, run_forward(p, side_by_side(threads)));
+      expect_same(found, run_forward(p, alone(threads)));
+    }
+  });
+}
+
+TEST(FusedDecode, FewQueriesManyKeys) {
+  for (const std::int64_t queries : {1, 2, 3, 4})
+    for (const std::int64_t keys : {7, 511, 5000}) {
+      SCOPED_TRACE(::testing::Message() << queries << " queries, " << keys << " keys");
+      Problem p = draw({1, 2, 1, queries, keys, 24, 24});
+      expect_decode(p);
+      make_half(p);
+      expect_decode(p);
+    }
+}
+
+TEST(FusedDecode, RowsOfManyLengths) {
+  for (const bool causal : {true, false})
+    for (const std::int64_t window : {0, 100}) {
+      Problem p = draw({4, 2, 2, 2, 3000, 16, 20}, causal);
+      p.lengths = {3000, 1, 0, 1777};
+      p.window = window;
+      carry(p, 6, 2);
+      expect_decode(p);
+      divide_into_documents(p);
+      expect_decode(p);
+    }
+}
+
+TEST(FusedDecode, EveryForm) {
+  for (const Form form : every_form) {
+    SCOPED_TRACE(name_of(form));
+    Problem p = draw({1, 2, 1, 2, 3001, 16, 16});
+    p.biases = {draw_bias(p, form, 0, 2)};
+    if (form == Form::Slope) draw_factor(p, p.biases[0], Factor::Kind::Exp, 5, true);
+    expect_decode(p);
+  }
+  Problem p = draw({2, 3, 1, 3, 2500, 16, 16});
+  p.lengths = {2500, 1300};
+  add_every_form(p);
+  carry(p, 16, 3);
+  expect_decode(p);
+  divide_into_documents(p);
+  expect_decode(p);
 }
 
 }  // namespace

@@ -72,4 +72,10 @@ std::int64_t peak_memory() {
 #endif
 }
 
+std::int64_t resident_memory() {
+  std::istringstream text(field_of("/proc/self/status", "VmRSS"));
+  std::int64_t kilobytes = 0;
+  return text >> kilobytes ? kilobytes * 1024 : 0;
+}
+
 }  // namespace torsor

@@ -16,5 +16,7 @@ Json describe_machine();
 void reset_peak_memory();
 /// Bytes; 0 when unknown.
 std::int64_t peak_memory();
+/// Resident memory now, in bytes; 0 when unknown.
+std::int64_t resident_memory();
 
 }  // namespace torsor

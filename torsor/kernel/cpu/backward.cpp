@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "torsor/kernel/attention.h"
@@ -40,6 +41,7 @@ struct Packed {
   PairRows pair_key_rows;
   std::vector<PackedBias> biases;
   std::vector<BiasRows> bias_rows;
+  std::optional<Reach> reach;
   std::int64_t key_row, value_row, carried_row;  ///< widths in whole vectors
 
   Packed(const Attention& call, const Gradients& gradients, const Run& run)
@@ -62,6 +64,10 @@ struct Packed {
       carried = pack_panels(call.carried.values, call.batch, call.heads / call.carried.group, call.keys,
                             call.carried.width, run);
     if (!gradients.biases.empty()) bias_rows = pack_bias_rows(call, run);
+    // The gradient of a far distance's number is made of nothing but weights that could be left out.
+    bool tables = false;
+    for (const BiasGradient& bias : gradients.biases) tables = tables || bias.table;
+    if (Reach::useful(call) && !tables) reach.emplace(call, run);
   }
 };
 
@@ -75,7 +81,7 @@ class BackwardWorker {
         packed_(packed),
         upstream_(upstream),
         gradients_(gradients),
-        tile_(call, packed.keys, packed.pair_keys, packed.biases),
+        tile_(call, packed.keys, packed.pair_keys, packed.biases, packed.paired, packed.reach),
         biases_(call, tile_.biases(), packed.bias_rows, gradients.biases),
         douts_(floats(query_tile * packed.value_row)),
         daverages_(floats(query_tile * packed.carried_row)),
@@ -97,7 +103,8 @@ class BackwardWorker {
         const std::int64_t first = n * query_tile;
         tile_.move_to(unit.b, unit.key_head * group + member, first, std::min(query_tile, call_.queries - first));
         begin();
-        tile_.for_each_step([&](std::int64_t from, std::int64_t to) { step(from, to, unit, member); });
+        tile_.for_each_step(0, call_.keys, levels_,
+                            [&](std::int64_t from, std::int64_t to) { step(from, to, unit, member); });
         finish();
       }
   }

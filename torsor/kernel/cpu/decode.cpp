@@ -155,7 +155,7 @@ class DecodeWorker {
  public:
   DecodeWorker(const Attention& call, const std::vector<PackedBias>& biases)
       : call_(call),
-        tile_(call, no_panels_, no_pair_panels_, biases, false),
+        tile_(call, no_panels_, no_pair_panels_, biases, false, no_reach_),
         keys_(call.width),
         values_(call.value_width),
         carried_(call.carried.width) {}
@@ -174,7 +174,7 @@ class DecodeWorker {
       std::fill(parts[r].sums, parts[r].sums + values_.channels(), 0.0F);
       std::fill(parts[r].averages, parts[r].averages + carried_.channels(), 0.0F);
     }
-    tile_.for_each_step(first, last, [&](std::int64_t begin, std::int64_t end) {
+    tile_.for_each_step(first, last, nullptr, [&](std::int64_t begin, std::int64_t end) {
       keys_.read(call_.k, b, tile_.key_head(), begin, end);
       const Fetch of_values(call_.v, b, tile_.key_head(), begin, call_.value_width);
       keys_.visit([&](const auto* rows, std::int64_t row) { tile_.compute_from(rows, row, begin, end, of_values); });
@@ -270,6 +270,7 @@ class DecodeWorker {
   const Attention& call_;
   const Panels no_panels_;
   const PairPanels no_pair_panels_;
+  const std::optional<Reach> no_reach_;
   ScoreTile tile_;
   TileRows keys_, values_, carried_;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,7 @@ struct Packed {
   PairPanels pair_keys;
   PairRows pair_values;
   std::vector<PackedBias> biases;
+  std::optional<Reach> reach;
   std::int64_t value_row;  ///< value_width in whole vectors
 
   Packed(const Attention& call, const Run& run)
@@ -94,6 +96,7 @@ struct Packed {
       values = pack_rows(call.v, call.batch, call.key_heads, call.keys, call.value_width, bad_values.any(), run);
       bad_values.clean(values);
     }
+    if (Reach::useful(call) && !bad_keys.any() && !bad_values.any() && !bad_carried.any()) reach.emplace(call, run);
     if (call.carried.width == 0) return;
     carried = pack_rows(call.carried.values, call.batch, carried_heads(call), call.keys, call.carried.width,
                         bad_carried.any(), run);
@@ -110,7 +113,7 @@ class ForwardWorker {
   ForwardWorker(const Attention& call, const Packed& packed)
       : call_(call),
         packed_(packed),
-        tile_(call, packed.keys, packed.pair_keys, packed.biases),
+        tile_(call, packed.keys, packed.pair_keys, packed.biases, packed.paired, packed.reach),
         weights_(pairs(packed.paired ? query_tile * key_tile / 2 : 0)),
         sums_(floats(query_tile * packed.value_row)),
         averages_(floats(query_tile * packed.carried.channels)) {}
@@ -126,7 +129,7 @@ class ForwardWorker {
     }
     std::fill(sums_.get(), sums_.get() + rows * packed_.value_row, 0.0F);
     std::fill(averages_.get(), averages_.get() + rows * packed_.carried.channels, 0.0F);
-    tile_.for_each_step([&](std::int64_t begin, std::int64_t end) { step(begin, end); });
+    tile_.for_each_step(0, call_.keys, largest_, [&](std::int64_t begin, std::int64_t end) { step(begin, end); });
     for (std::int64_t r = 0; r < rows; ++r) finish(r, results);
     for (const auto& [r, j] : bad_values_) spoil(call_.v, tile_.key_head(), j, call_.value_width, r, results.out);
     for (const auto& [r, j] : bad_carried_)

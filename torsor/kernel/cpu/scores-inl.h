@@ -3,14 +3,17 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "torsor/kernel/attention.h"
 #include "torsor/kernel/cpu/biases-inl.h"
 #include "torsor/kernel/cpu/mask.h"
 #include "torsor/kernel/cpu/pack-inl.h"
+#include "torsor/kernel/cpu/reach-inl.h"
 #include "torsor/kernel/cpu/tiles-inl.h"
 
 #if defined(TORSOR_KERNEL_CPU_SCORES_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -37,13 +40,11 @@ struct RowSpan {
 /// One tile of queries of one head: its scaled queries, and its scores against any tile of keys.
 class ScoreTile {
  public:
-  /// Of `keys` and `pair_keys` the one that takes_pairs() asks for.
+  /// `pair_keys` are read where `paired`, else `keys`. With a reach, steps end where nothing that weighs is left.
   ScoreTile(const Attention& call, const Panels& keys, const PairPanels& pair_keys,
-            const std::vector<PackedBias>& packed)
-      : ScoreTile(call, keys, pair_keys, packed, takes_pairs(call.q)) {}
-  ScoreTile(const Attention& call, const Panels& keys, const PairPanels& pair_keys,
-            const std::vector<PackedBias>& packed, bool paired)
+            const std::vector<PackedBias>& packed, bool paired, const std::optional<Reach>& reach)
       : call_(call),
+        reach_(reach),
         keys_(keys),
         pair_keys_(pair_keys),
         paired_(paired),
@@ -72,6 +73,14 @@ class ScoreTile {
       std::fill(to + call_.width, to + query_row_, 0.0F);
     }
     if (biases_.any()) biases_.begin(tile_);
+    if (!reach_) return;
+    std::vector<float> scratch(static_cast<std::size_t>(call_.width));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const double factor = static_cast<double>(factors_[r]);
+      const float* query = read_row(call_.q, b, head, first + r, call_.width, scratch.data());
+      norms_[r] = std::abs(factor) * std::sqrt(Reach::squares(query, call_.width));
+      done_[r] = false;
+    }
   }
 
   float query_factor(std::int64_t r) const {
@@ -79,25 +88,21 @@ class ScoreTile {
     return call_.scale * call_.query_scale[(tile_.head * call_.batch + tile_.b) * call_.queries + tile_.first + r];
   }
 
-  /// The keys that the tile's queries see, by index, in steps of at most key_tile from the last to the first, the order
-  /// that running sums along the keys need: calls step(begin, end), begin at the first key of a panel.
+  /// The keys among [first, last) that the tile's queries see, by index, in steps of at most key_tile from the last to
+  /// the first, the order that running sums along the keys need: calls step(begin, end), begin at the first key of a
+  /// panel, as `first` must be. levels[r]: a level of the row's sum so far, for the reach.
   template <class Step>
-  void for_each_step(const Step& step) const {
-    const KeyRange keys = mask_.range(tile_.first, tile_.first + tile_.rows);
-    if (keys.empty()) return;
-    const std::int64_t start = round_down(keys.first, panel_tokens());
-    for (std::int64_t n = (keys.last - start + key_tile - 1) / key_tile - 1; n >= 0; --n)
-      step(start + n * key_tile, std::min(keys.last, start + (n + 1) * key_tile));
-  }
-  /// The same, of the keys [first, last) alone; `first` begins a panel.
-  template <class Step>
-  void for_each_step(std::int64_t first, std::int64_t last, const Step& step) const {
+  void for_each_step(std::int64_t first, std::int64_t last, const float* levels, const Step& step) {
     const KeyRange keys = mask_.range(tile_.first, tile_.first + tile_.rows);
     last = std::min(last, keys.last);
     first = std::max(first, round_down(keys.first, panel_tokens()));
     if (first >= last) return;
-    for (std::int64_t n = (last - first + key_tile - 1) / key_tile - 1; n >= 0; --n)
-      step(first + n * key_tile, std::min(last, first + (n + 1) * key_tile));
+    const std::int64_t steps = (last - first + key_tile - 1) / key_tile;
+    for (std::int64_t n = steps - 1; n >= 0; --n) {
+      const std::int64_t begin = first + n * key_tile, end = std::min(last, begin + key_tile);
+      if (reach_ && n < steps - 1 && nothing_left(end, levels)) return;
+      step(begin, end);
+    }
   }
 
   /// Fills row(r) from tile().from(r) to tile().to(r) with the scores of keys [begin, end).
@@ -146,13 +151,16 @@ class ScoreTile {
     finish();
   }
 
-  /// Rows that may see any of the keys [from, to), counted from the tile's first: products leave the others out. Both
-  /// ends of what a row sees grow with the row.
+  /// Rows among which are all that see any of the keys [from, to), counted from the tile's first: products leave the
+  /// others out. Begins at a register tile's first row.
   RowSpan rows_of(std::int64_t from, std::int64_t to) const {
+    const auto sees = [&](std::int64_t r) {
+      return tile_.low[r] < tile_.high[r] && tile_.high[r] > from && tile_.low[r] < to;
+    };
     RowSpan span{0, tile_.rows};
-    while (span.first + tile_rows <= span.last && tile_.high[span.first + tile_rows - 1] <= from)
-      span.first += tile_rows;
-    while (span.last > span.first && tile_.low[span.last - 1] >= to) --span.last;
+    while (span.first < span.last && !sees(span.first)) ++span.first;
+    while (span.last > span.first && !sees(span.last - 1)) --span.last;
+    span.first = round_down(span.first, tile_rows);
     return span;
   }
 
@@ -169,12 +177,24 @@ class ScoreTile {
   BiasTiles& biases() { return biases_; }
 
  private:
+  /// Takes leave of the rows to which the keys before `end` give nothing; true where no row is left.
+  bool nothing_left(std::int64_t end, const float* levels) {
+    bool all = true;
+    for (std::int64_t r = 0; r < tile_.rows; ++r) {
+      done_[r] = done_[r] ||
+                 reach_->most(tile_, r, norms_[r], end, biases_) + reach_->margin() < static_cast<double>(levels[r]);
+      all = all && done_[r];
+    }
+    return all;
+  }
+
   void place(std::int64_t begin, std::int64_t end) {
     tile_.begin = begin, tile_.end = end, tile_.width = round_up(end - begin, panel_tokens());
     for (std::int64_t r = 0; r < tile_.rows; ++r) {
       const KeyRange range = mask_.range(tile_.first + r);
       tile_.low[r] = std::clamp(range.first, begin, end) - begin;
       tile_.high[r] = std::max(tile_.low[r], std::clamp(range.last, begin, end) - begin);
+      if (done_[r]) tile_.high[r] = tile_.low[r];
     }
   }
 
@@ -194,6 +214,9 @@ class ScoreTile {
   }
 
   const Attention& call_;
+  const std::optional<Reach>& reach_;
+  double norms_[query_tile] = {};  ///< Euclidean norms of the scaled queries
+  bool done_[query_tile] = {};     ///< nothing that weighs is left for the row
   const Panels& keys_;
   const PairPanels& pair_keys_;
   bool paired_;
