@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -147,7 +148,9 @@ std::vector<double> sizes_of_terms(const CoreInput& call, const at::Tensor& of_p
   return sizes;
 }
 
-Outcome compute(const CoreInput& frame, const Numbers& numbers, const Complete& complete, bool fused) {
+/// The gradients are those of all results, or of the one that is asked for.
+Outcome compute(const CoreInput& frame, const Numbers& numbers, const Complete& complete, bool fused,
+                std::optional<std::size_t> asked = {}) {
   // The reference computes in float64 on the same numbers.
   const auto leaf = [&](const at::Tensor& tensor) {
     return (fused ? tensor.clone() : tensor.to(at::kDouble)).requires_grad_(true);
@@ -176,7 +179,9 @@ Outcome compute(const CoreInput& frame, const Numbers& numbers, const Complete& 
   at::manual_seed(77);
   for (const at::Tensor& result : outcome.results)
     upstream.push_back(at::randn(result.sizes(), at::kFloat).to(numbers.q.scalar_type()).to(result.scalar_type()));
-  outcome.gradients = torch::autograd::grad(outcome.results, leaves, upstream, true, false, true);
+  const std::vector<at::Tensor> of = asked ? std::vector<at::Tensor>{outcome.results[*asked]} : outcome.results;
+  if (asked) upstream = {upstream[*asked]};
+  outcome.gradients = torch::autograd::grad(of, leaves, upstream, true, false, true);
   if (!fused) {
     leaves.pop_back();
     outcome.terms = sizes_of_terms(call, outcome.gradients.back(), leaves);
@@ -503,6 +508,37 @@ TEST(FusedForms, CarriedValues) {
             EXPECT_LE(row_error(found.results[2], wanted), 5e-4);
           }
         }
+}
+
+TEST(FusedForms, EachResultHasItsOwnGradient) {
+  const FillUninitialized fill;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    for (std::size_t asked = 0; asked < 3; ++asked) {
+      SCOPED_TRACE(str("result ", asked, " alone, ", type));
+      at::manual_seed(12);
+      FormCase form;
+      form.shapes = {{"state", {1, kKeyHeads, kKeys, 5}}, {"r1", {kHeads}}, {"r2", {kHeads}}};
+      form.positive = true;
+      const Numbers numbers = draw(form, type);
+      const Complete complete = [](CoreInput& input, const NamedTensors& t) {
+        input.carried = Carried{t.at("state")};
+        input.biases.push_back({{0, kHeads}, LogForm{t.at("r1"), t.at("r2")}});
+      };
+      const CoreInput call = frame(Masking::Causal, Steps::Halves);
+      const Outcome found = compute(call, numbers, complete, true, asked);
+      const Outcome wanted = compute(call, numbers, complete, false, asked);
+      for (std::size_t n = 0; n < wanted.gradients.size(); ++n) {
+        // The values and what is carried are not read by the others.
+        if (!wanted.gradients[n].defined()) {
+          EXPECT_TRUE(!found.gradients[n].defined() || found.gradients[n].eq(0).all().item<bool>()) << n;
+          continue;
+        }
+        const double size = std::max(wanted.gradients[n].norm().item<double>(), wanted.terms[n]);
+        EXPECT_LE((found.gradients[n] - wanted.gradients[n]).norm().item<double>(),
+                  (type == at::kFloat ? kNarrow : kHalf).gradient * size)
+            << n;
+      }
+    }
 }
 
 TEST(FusedForms, SeveralAtOnce) {
