@@ -1,7 +1,10 @@
 // Every bias form and factor of fused attention, forward and backward.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "tests/kernel/call.h"
@@ -14,14 +17,28 @@ bool of_positions(Form form) {
          form == Form::Piecewise || form == Form::Gated;
 }
 
-class EveryForm : public ::testing::TestWithParam<Form> {};
+std::vector<Form> forms_that(bool (*holds)(Form)) {
+  std::vector<Form> forms;
+  for (const Form form : every_form)
+    if (holds(form)) forms.push_back(form);
+  return forms;
+}
 
-INSTANTIATE_TEST_SUITE_P(Fused, EveryForm, ::testing::ValuesIn(every_form), [](const auto& parameter) {
+std::string test_name(const ::testing::TestParamInfo<Form>& parameter) {
   std::string name = name_of(parameter.param);
   name.erase(std::remove(name.begin(), name.end(), ' '), name.end());
   name[0] = static_cast<char>(std::toupper(name[0]));
   return name;
-});
+}
+
+class EveryForm : public ::testing::TestWithParam<Form> {};
+class FormOfPositions : public EveryForm {};
+class FormWithFactor : public EveryForm {};
+
+INSTANTIATE_TEST_SUITE_P(Fused, EveryForm, ::testing::ValuesIn(every_form), test_name);
+INSTANTIATE_TEST_SUITE_P(Fused, FormOfPositions, ::testing::ValuesIn(forms_that(of_positions)), test_name);
+INSTANTIATE_TEST_SUITE_P(Fused, FormWithFactor,
+                         ::testing::ValuesIn(forms_that([](Form form) { return form != Form::Path; })), test_name);
 
 TEST_P(EveryForm, ForAllHeadsAndForSome) {
   for (const bool causal : {true, false})
@@ -62,8 +79,7 @@ TEST_P(EveryForm, WhatABatchShares) {
   }
 }
 
-TEST_P(EveryForm, Positions) {
-  if (!of_positions(GetParam())) GTEST_SKIP() << "not a form of positions";
+TEST_P(FormOfPositions, Positions) {
   using Kind = Places::Kind;
   const std::vector<Places> all = {
       {Kind::Steps, 1e5, 1},  {Kind::Steps, 1e6 + 0.5, 0.5}, {Kind::Steps, -20.25, 0.25}, {Kind::Gaps, 1e6, 1},
@@ -88,8 +104,7 @@ TEST_P(EveryForm, BFloat16) {
   expect_both(p);
 }
 
-TEST_P(EveryForm, WithEveryFactor) {
-  if (GetParam() == Form::Path) GTEST_SKIP() << "a path has no factor";
+TEST_P(FormWithFactor, WithEveryFactor) {
   for (const Factor::Kind kind : {Factor::Kind::Tag, Factor::Kind::Tanh, Factor::Kind::Exp})
     for (const bool groups : {false, true})
       for (const bool causal : {true, false}) {
