@@ -6,12 +6,14 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/attention/call.h"
 #include "torsor/attention/core.h"
 #include "torsor/attention/evaluate.h"
+#include "torsor/base/error.h"
 
 namespace torsor::attention_test {
 namespace {
@@ -146,7 +148,9 @@ std::vector<double> sizes_of_terms(const CoreInput& call, const at::Tensor& of_p
   return sizes;
 }
 
-Outcome compute(const CoreInput& frame, const Numbers& numbers, const Complete& complete, bool fused) {
+/// The gradients are those of all results, or of the one that is asked for.
+Outcome compute(const CoreInput& frame, const Numbers& numbers, const Complete& complete, bool fused,
+                std::optional<std::size_t> asked = {}) {
   // The reference computes in float64 on the same numbers.
   const auto leaf = [&](const at::Tensor& tensor) {
     return (fused ? tensor.clone() : tensor.to(at::kDouble)).requires_grad_(true);
@@ -175,7 +179,9 @@ Outcome compute(const CoreInput& frame, const Numbers& numbers, const Complete& 
   at::manual_seed(77);
   for (const at::Tensor& result : outcome.results)
     upstream.push_back(at::randn(result.sizes(), at::kFloat).to(numbers.q.scalar_type()).to(result.scalar_type()));
-  outcome.gradients = torch::autograd::grad(outcome.results, leaves, upstream, true, false, true);
+  const std::vector<at::Tensor> of = asked ? std::vector<at::Tensor>{outcome.results[*asked]} : outcome.results;
+  if (asked) upstream = {upstream[*asked]};
+  outcome.gradients = torch::autograd::grad(of, leaves, upstream, true, false, true);
   if (!fused) {
     leaves.pop_back();
     outcome.terms = sizes_of_terms(call, outcome.gradients.back(), leaves);
@@ -504,6 +510,37 @@ TEST(FusedForms, CarriedValues) {
         }
 }
 
+TEST(FusedForms, EachResultHasItsOwnGradient) {
+  const FillUninitialized fill;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    for (std::size_t asked = 0; asked < 3; ++asked) {
+      SCOPED_TRACE(str("result ", asked, " alone, ", type));
+      at::manual_seed(12);
+      FormCase form;
+      form.shapes = {{"state", {1, kKeyHeads, kKeys, 5}}, {"r1", {kHeads}}, {"r2", {kHeads}}};
+      form.positive = true;
+      const Numbers numbers = draw(form, type);
+      const Complete complete = [](CoreInput& input, const NamedTensors& t) {
+        input.carried = Carried{t.at("state")};
+        input.biases.push_back({{0, kHeads}, LogForm{t.at("r1"), t.at("r2")}});
+      };
+      const CoreInput call = frame(Masking::Causal, Steps::Halves);
+      const Outcome found = compute(call, numbers, complete, true, asked);
+      const Outcome wanted = compute(call, numbers, complete, false, asked);
+      for (std::size_t n = 0; n < wanted.gradients.size(); ++n) {
+        // The values and what is carried are not read by the others.
+        if (!wanted.gradients[n].defined()) {
+          EXPECT_TRUE(!found.gradients[n].defined() || found.gradients[n].eq(0).all().item<bool>()) << n;
+          continue;
+        }
+        const double size = std::max(wanted.gradients[n].norm().item<double>(), wanted.terms[n]);
+        EXPECT_LE((found.gradients[n] - wanted.gradients[n]).norm().item<double>(),
+                  (type == at::kFloat ? kNarrow : kHalf).gradient * size)
+            << n;
+      }
+    }
+}
+
 TEST(FusedForms, SeveralAtOnce) {
   const FillUninitialized fill;
   at::manual_seed(8);
@@ -580,6 +617,46 @@ TEST(FusedForms, WhatIsNotFiniteReachesOnlyTheQueriesThatSeeIt) {
   EXPECT_FALSE(fused_attention(trained).has_value());
   potential[0][0][3] = nan;
   EXPECT_FALSE(fused_attention(input).has_value());
+}
+
+TEST(FusedForms, RefusesANegativeDistanceInTheWordsOfTheReference) {
+  at::manual_seed(9);
+  CoreInput input = frame(Masking::Documents, Steps::Halves);
+  input.q = at::randn({kRows, kHeads, kQueries, kDim}), input.k = at::randn({kRows, kKeyHeads, kKeys, kDim});
+  input.v = at::randn({kRows, kKeyHeads, kKeys, kValueDim});
+  const GatedForm gated{at::ones({kHeads}), at::rand({kRows, kHeads, kQueries}), {}};
+  FactorForm factor;
+  factor.kind = FactorForm::Kind::Tag;
+  factor.base = std::make_shared<BiasForm>(BiasForm{{}, gated});
+  factor.left = at::rand({kRows, 1, kQueries, 3}), factor.tag = marks(5, 3);
+  const PathForm path{at::randn({kRows, kHeads, kQueries, 2}), at::randn({kRows, kHeads, kKeys, 2}),
+                      at::ones({kHeads})};
+  const auto message = [&](const BiasForm& bias, bool fused) -> std::string {
+    CoreInput own = input;
+    own.biases = {bias};
+    own.biases[0].heads = {0, kHeads};
+    try {
+      if (fused)
+        EXPECT_TRUE(fused_attention(own).has_value());
+      else
+        reference_attention(own);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::vector<BiasForm> forms = {{{}, gated}, {{}, path}, {{}, factor}};
+  for (const BiasForm& form : forms) EXPECT_EQ(message(form, true), "");
+  input.key_positions[1][41] += 9;  // seen by the next queries, and behind the later ones
+  for (const BiasForm& form : forms) {
+    EXPECT_EQ(message(form, true), message(form, false));
+    EXPECT_NE(message(form, true), "");
+  }
+  input.mask.key_documents[1][41] = -1;  // nobody sees it any more
+  for (const BiasForm& form : forms) {
+    EXPECT_EQ(message(form, true), "");
+    EXPECT_EQ(message(form, false), "");
+  }
 }
 
 TEST(FusedForms, SaysWhichFormsItHasNot) {

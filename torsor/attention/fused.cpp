@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -30,9 +31,9 @@ kernel::Run run_here() {
 }
 
 struct Held : public torch::CustomClassHolder {
-  explicit Held(std::shared_ptr<const Lowered> given) : lowered(std::move(given)) {}
   std::shared_ptr<const Lowered> lowered;
   std::vector<at::ScalarType> types;  ///< of the parts as they came, and so of their gradients
+  bool trained = false;               ///< somebody may ask for a gradient
 };
 
 /// What backward() needs again, in the order in which it is saved.
@@ -58,29 +59,31 @@ at::Tensor empty_result(const at::Tensor& q, std::int64_t channels, at::ScalarTy
 
 /// Inputs: the call, then q, k, v and its parts. Results: out, lse and, where something is carried, the averages.
 struct FusedAttention : public torch::autograd::Function<FusedAttention> {
-  static variable_list forward(AutogradContext* context, const std::shared_ptr<const Lowered>& lowered,
-                               const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::TensorList parts) {
-    auto held = c10::make_intrusive<Held>(lowered);
+  static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Held>& held, const at::Tensor& q,
+                               const at::Tensor& k, const at::Tensor& v, at::TensorList parts) {
+    const Lowered& lowered = *held->lowered;
     Saved saved{with_unit_stride(q), with_unit_stride(k), with_unit_stride(v), {}, {}, {}, {}};
     for (std::size_t n = 0; n < parts.size(); ++n) {
       held->types.push_back(parts[n].scalar_type());
-      saved.parts.push_back(parts[n].to(lowered->types[n]));
+      saved.parts.push_back(parts[n].to(lowered.types[n]));
     }
-    const kernel::Attention call = call_of(*lowered, saved.q, saved.k, saved.v, saved.parts);
-    saved.out = empty_result(q, v.size(3), q.scalar_type());
+    const kernel::Attention call = call_of(lowered, saved.q, saved.k, saved.v, saved.parts);
+    // Gradients take the product of out and its gradient from others that it nearly cancels: in bfloat16 too they need
+    // it unrounded.
+    saved.out = empty_result(q, v.size(3), held->trained ? at::kFloat : q.scalar_type());
     saved.lse = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
     kernel::Results results;
     results.out = output_of(saved.out);
     results.lse = saved.lse.data_ptr<float>();
-    variable_list outputs = {saved.out, saved.lse};
-    if (lowered->carried) {
+    if (lowered.carried) {
       saved.averages = empty_result(q, call.carried.width, at::kFloat);
       results.averages = output_of(saved.averages);
-      outputs.push_back(saved.averages);
     }
     kernel::attention_forward(call, run_here(), results);
+    variable_list outputs = {saved.out.to(q.scalar_type()), saved.lse};
+    if (lowered.carried) outputs.push_back(saved.averages);
     context->save_for_backward(saved.list());
-    context->saved_data["held"] = c10::IValue::make_capsule(std::move(held));
+    context->saved_data["held"] = c10::IValue::make_capsule(held);
     context->set_materialize_grads(false);
     return outputs;
   }
@@ -99,16 +102,18 @@ struct FusedAttention : public torch::autograd::Function<FusedAttention> {
     kernel::Upstream given;
     given.out = input_of(saved.out);
     given.lse = saved.lse.const_data_ptr<float>();
-    const at::Tensor dout = upstream[0].defined() ? with_unit_stride(upstream[0]) : at::zeros_like(saved.out);
-    given.dout = input_of(dout);
-    at::Tensor dlse, daverages;
+    at::Tensor dout, dlse, daverages;  // alive until the kernel has run
+    if (upstream[0].defined()) {
+      dout = with_unit_stride(upstream[0]);
+      given.dout = input_of(dout);
+    }
     if (upstream[1].defined()) {
       dlse = upstream[1].contiguous();
       given.dlse = dlse.const_data_ptr<float>();
     }
-    if (lowered.carried) {
-      given.averages = input_of(saved.averages);
-      daverages = upstream[2].defined() ? with_unit_stride(upstream[2]) : at::zeros_like(saved.averages);
+    if (lowered.carried) given.averages = input_of(saved.averages);
+    if (lowered.carried && upstream[2].defined()) {
+      daverages = with_unit_stride(upstream[2]);
       given.daverages = input_of(daverages);
     }
 
@@ -160,8 +165,12 @@ struct FusedAttention : public torch::autograd::Function<FusedAttention> {
 std::optional<Attended> fused_attention(const CoreInput& input) {
   const std::optional<LoweredCall> call = lower(input);
   if (!call) return {};
-  const variable_list results =
-      FusedAttention::apply(call->lowered, input.q, input.k, input.v, at::TensorList(call->parts));
+  auto held = c10::make_intrusive<Held>();
+  held->lowered = call->lowered;
+  const auto trained = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+  held->trained = at::GradMode::is_enabled() && (trained(input.q) || trained(input.k) || trained(input.v) ||
+                                                 std::any_of(call->parts.begin(), call->parts.end(), trained));
+  const variable_list results = FusedAttention::apply(held, input.q, input.k, input.v, at::TensorList(call->parts));
   Attended attended;
   attended.out = results[0];
   if (input.need_lse) attended.lse = results[1];

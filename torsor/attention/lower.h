@@ -31,7 +31,7 @@ struct LoweredBias {
 /// Everything of a call but q, k, v and the parts. It owns what its plain structs point at.
 struct Lowered {
   kernel::Attention call;             ///< without q, k, v, sizes, biases, and pointers to parts
-  std::vector<LoweredBias> biases;    ///
+  std::vector<LoweredBias> biases;    ///< in the order of the input's
   Place query_scale, carried;         ///< parts that belong to no bias
   std::vector<at::ScalarType> types;  ///< of the parts, as the kernel reads them
   std::vector<at::Tensor> held;       ///< memory behind the pointers

@@ -187,7 +187,9 @@ struct Run {
 };
 
 struct Results {
-  Output out;            ///< (batch, heads, queries, value_width), of the type of q
+  /// (batch, heads, queries, value_width), of the type of q, or float32: gradients in bf16 are nearer by a good deal
+  /// when the result that they are given is not rounded.
+  Output out;
   float* lse = nullptr;  ///< (batch, heads, queries) contiguous, or null
   Output averages;       ///< (batch, heads, queries, carried.width), float32, where something is carried
 };

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "torsor/attention/attend.h"
+#include "torsor/attention/lower.h"
 #include "torsor/base/error.h"
 
 namespace torsor {
@@ -65,7 +66,7 @@ double causal_gflop(const BenchShape& shape, std::int64_t tokens) {
 double causal_seconds(const BenchShape& shape, std::int64_t tokens) { return causal_gflop(shape, tokens) / kNominal; }
 
 void require_fused(const CoreInput& input) {
-  if (!fused_attention_applies(input)) throw NotFused("the fused kernel has no form for this call");
+  if (!lower(input)) throw NotFused("the fused kernel has no form for this call");
 }
 
 std::function<at::Tensor()> forward_of(std::function<at::Tensor()> attend) {
