@@ -102,6 +102,24 @@ TEST(FusedBackward, BFloat16) {
   expect_both(p);
 }
 
+TEST(FusedBackward, BFloat16WithAResultThatIsNotRounded) {
+  for (const bool causal : {true, false}) {
+    Problem p = draw({2, 4, 2, 65, 150, 32, 40}, causal);
+    make_half(p);
+    p.wide_out = true;
+    p.lengths = {150, 90};
+    carry(p, 6, 2);
+    p.biases = {draw_bias(p, Form::Path, 0, 3), draw_bias(p, Form::Slope, 1, 4)};
+    expect_both(p, incoming(p), causal ? Layout::Spaced : Layout::TokensFirst);
+  }
+  for (const std::int64_t queries : {1, 3}) {
+    Problem p = draw({2, 2, 1, queries, 600, 16, 16});
+    make_half(p);
+    p.wide_out = true;
+    expect_both(p);
+  }
+}
+
 Problem everything(const Shape& shape) {
   Problem p = draw(shape);
   add_every_form(p);

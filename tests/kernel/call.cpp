@@ -248,7 +248,7 @@ struct Forward {
 
   Forward(const Problem& p, const Run& run, Layout layout, bool with_lse)
       : call(attention_of(p, arrays, layout)),
-        out(out_shape(p.shape, p.shape.value_width), layout, p.half),
+        out(out_shape(p.shape, p.shape.value_width), layout, p.half && !p.wide_out),
         averages(out_shape(p.shape, p.carried.extent[3]), layout, false),
         lse(index(p.shape.batch * p.shape.heads * p.shape.queries), static_cast<float>(untouched)) {
     Results results;

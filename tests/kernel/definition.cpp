@@ -35,10 +35,14 @@ double plain_bias(const BiasNumbers& bias, const Pair& at, const Put& put) {
   switch (bias.form) {
     case Form::DistanceTable:
     case Form::DistanceLookup: {
-      const std::int64_t whole = bias.form == Form::DistanceTable ? bias.first_distance[index(b)] + i - j
-                                                                  : std::llrint(distance());  // halves to even
-      put(&Parameters::table, 0, h, 0, bias.most - whole, 1);
-      return is.table(0, h, 0, bias.most - whole);
+      std::int64_t entry;
+      if (bias.form == Form::DistanceTable) {
+        entry = bias.most - (bias.first_distance[index(b)] + i - j);
+      } else {  // the nearest whole distance, halves to even, and the nearest entry of it
+        entry = std::clamp<std::int64_t>(bias.most - std::llrint(distance()), 0, is.table.extent[3] - 1);
+      }
+      put(&Parameters::table, 0, h, 0, entry, 1);
+      return is.table(0, h, 0, entry);
     }
     case Form::Slope: {
       const double n = std::abs(distance());

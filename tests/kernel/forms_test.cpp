@@ -188,7 +188,7 @@ TEST(FusedForms, ATableServesRowsThatStartAtAnyDistance) {
   expect_both(p);
 }
 
-TEST(FusedForms, ALookupRoundsHalvesToEvenAndReadsItsEndsForWhatIsHidden) {
+TEST(FusedForms, ALookupRoundsHalvesToEvenAndReadsItsEndsForWhatLiesOutside) {
   Problem p = draw({1, 1, 1, 8, 20, 8, 8});
   p.biases = {draw_bias(p, Form::DistanceLookup, 0, 1, {Places::Kind::Steps, 0, 0.5})};
   expect_both(p);
@@ -198,7 +198,12 @@ TEST(FusedForms, ALookupRoundsHalvesToEvenAndReadsItsEndsForWhatIsHidden) {
   p.biases[0].most = 19;
   p.biases[0].is.table = normal(random, {1, 1, 1, 14});
   expect_both(p);
-  // Keys that nobody sees may stand anywhere.
+  // A shorter table serves what lies in front of it and behind it with its ends, however far that is.
+  p.biases[0].most = 15;
+  p.biases[0].is.table = normal(random, {1, 1, 1, 6});
+  expect_both(p);
+  for (std::int64_t j = 0; j < 20; j += 3) p.biases[0].key_positions(0, 0, j, 0) = j % 2 ? 1e12 : -1e12;
+  expect_both(p);
   p.lengths = {15};
   p.offsets = {12};
   for (std::int64_t j = 15; j < 20; ++j) p.biases[0].key_positions(0, 0, j, 0) = j % 2 ? 1e12 : -1e12;

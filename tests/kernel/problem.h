@@ -92,11 +92,12 @@ std::string describe(const Shape& s);
 /// A call. The numbers that the kernel reads as float32 or bf16 are such numbers.
 struct Problem {
   Shape shape;
-  bool half = false;   ///< q, k, v and what comes of them are bf16
-  double scale = 1;    ///< 1 / sqrt(width)
-  Tensor q, k, v;      ///< (batch | 1, heads or key heads, tokens, width)
-  Tensor query_scale;  ///< (batch, heads, queries, 1) or empty
-  Tensor carried;      ///< (batch | 1, heads / group, keys, width) or empty
+  bool half = false;      ///< q, k, v and what comes of them are bf16
+  bool wide_out = false;  ///< but for the result, which is float32
+  double scale = 1;       ///< 1 / sqrt(width)
+  Tensor q, k, v;         ///< (batch | 1, heads or key heads, tokens, width)
+  Tensor query_scale;     ///< (batch, heads, queries, 1) or empty
+  Tensor carried;         ///< (batch | 1, heads / group, keys, width) or empty
   bool causal = true;
   std::int64_t window = 0;
   std::vector<std::int64_t> lengths, offsets, query_documents, key_documents;
