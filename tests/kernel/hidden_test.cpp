@@ -1,6 +1,7 @@
 // What is not a number reaches the queries that see it and nobody else, and what is too far away stays a number.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -77,6 +78,48 @@ TEST(FusedHidden, KeysAndQueriesReachOnlyTheirRows) {
               }
             }
       });
+}
+
+/// A key, a value and a carried value that are not numbers, each seen by some queries, under every mask; few queries
+/// too, which are decoded.
+TEST(FusedHidden, EveryMaskKeepsThemFromWhoDoesNotSee) {
+  for (const std::int64_t queries : {70, 4, 1})
+    for (const bool half : {false, true})
+      for (int mask = 0; mask < 8; ++mask) {
+        SCOPED_TRACE(::testing::Message() << queries << " queries, mask " << mask << (half ? ", bf16" : ""));
+        Problem p = draw({2, 2, 1, queries, 700, 8, 8}, mask & 1);
+        p.lengths = {700, 333};
+        p.window = mask & 2 ? 100 : 0;
+        carry(p, 8, 2);
+        if (half) make_half(p);
+        if (mask & 4) divide_into_documents(p);
+        struct Spoilt {
+          Tensor* tensor;
+          std::int64_t b, j;
+        };
+        const std::vector<Spoilt> spoilt = {{&p.k, 0, 650},       {&p.k, 1, 320},       {&p.k, 1, 340},
+                                            {&p.v, 0, 690},       {&p.v, 1, 270},       {&p.v, 0, 20},
+                                            {&p.carried, 0, 661}, {&p.carried, 1, 331}, {&p.carried, 1, 600}};
+        for (const Spoilt& one : spoilt) (*one.tensor)(one.b, 0, one.j, 5) = nan;
+        const auto reached = [&](const Tensor& by, std::int64_t b, std::int64_t i) {
+          return std::any_of(spoilt.begin(), spoilt.end(),
+                             [&](const Spoilt& one) { return one.tensor == &by && one.b == b && p.sees(b, i, one.j); });
+        };
+        testing::on_every_target([&] {
+          const Result found = run_forward(p);
+          for (std::int64_t b = 0; b < 2; ++b)
+            for (std::int64_t h = 0; h < 2; ++h)
+              for (std::int64_t i = 0; i < queries; ++i) {
+                const bool key = reached(p.k, b, i);
+                ASSERT_EQ(std::isnan(found.lse(b, h, i, 0)), key) << b << " " << i;
+                for (std::int64_t c = 0; c < 8; ++c) {
+                  ASSERT_EQ(std::isnan(found.out(b, h, i, c)), key || (c == 5 && reached(p.v, b, i))) << b << " " << i;
+                  ASSERT_EQ(std::isnan(found.averages(b, h, i, c)), key || (c == 5 && reached(p.carried, b, i)))
+                      << b << " " << i;
+                }
+              }
+        });
+      }
 }
 
 TEST(FusedHidden, OtherDocumentsAndWindowsKeepThemOut) {
