@@ -13,15 +13,16 @@ namespace {
 TEST(FusedBackward, ShapesOfEveryKind) {
   const std::vector<Shape> shapes = {
       {1, 1, 1, 1, 1, 2, 1},       {1, 1, 1, 2, 3, 2, 1},    {2, 4, 2, 17, 17, 32, 32},     {1, 2, 1, 1, 300, 64, 64},
-      {1, 6, 2, 49, 49, 72, 72},   {2, 1, 1, 5, 70, 16, 24}, {1, 2, 2, 130, 130, 128, 128}, {1, 2, 2, 97, 600, 40, 65},
-      {1, 1, 1, 300, 300, 64, 64}, {1, 2, 1, 33, 65, 1, 3},  {1, 1, 1, 65, 129, 13, 97},    {1, 1, 1, 50, 20, 16, 16}};
+      {1, 6, 2, 49, 49, 72, 72},   {2, 1, 1, 5, 70, 16, 24}, {1, 1, 1, 130, 130, 128, 128}, {1, 2, 2, 97, 600, 40, 65},
+      {1, 1, 1, 150, 300, 64, 64}, {1, 2, 1, 33, 65, 1, 3},  {1, 1, 1, 65, 129, 13, 97},    {1, 1, 1, 50, 20, 16, 16}};
+  std::size_t turn = 0;  // the layouts take turns
   for (const Shape& shape : shapes)
-    for (const bool causal : {true, false})
-      for (const Layout layout : every_layout) {
-        SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
-        const Problem p = draw(shape, causal, 3);
-        expect_both(p, incoming(p, true, layout != Layout::HeadsFirst), layout);
-      }
+    for (const bool causal : {true, false}) {
+      const Layout layout = every_layout[turn++ % every_layout.size()];
+      SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal, " : ", ") << name_of(layout));
+      const Problem p = draw(shape, causal, 3);
+      expect_both(p, incoming(p, true, turn % 4 < 2), layout);
+    }
 }
 
 TEST(FusedBackward, MasksAndDocuments) {
@@ -62,9 +63,9 @@ TEST(FusedBackward, GradientsOfAnyOfTheResults) {
   }
 }
 
-TEST(FusedBackward, TwoThousandKeys) {
-  expect_both(draw({1, 1, 1, 200, 2048, 64, 64}));
-  expect_both(draw({1, 1, 1, 70, 4096, 128, 128}));
+TEST(FusedBackward, ThousandsOfKeys) {
+  expect_both(draw({1, 1, 1, 60, 2048, 64, 64}));
+  expect_both(draw({1, 1, 1, 17, 4096, 128, 128}));
 }
 
 TEST(FusedBackward, QueryScalesAndLargeLogits) {
@@ -84,7 +85,7 @@ TEST(FusedBackward, QueriesOfZeros) {
 TEST(FusedBackward, BFloat16) {
   const std::vector<Shape> shapes = {{2, 4, 2, 17, 17, 32, 32},  {1, 2, 1, 1, 300, 64, 64},
                                      {1, 6, 2, 49, 49, 72, 72},  {1, 2, 2, 97, 600, 40, 65},
-                                     {1, 1, 1, 65, 129, 13, 97}, {1, 1, 1, 300, 300, 128, 128}};
+                                     {1, 1, 1, 65, 129, 13, 97}, {1, 1, 1, 90, 150, 128, 128}};
   for (const Shape& shape : shapes)
     for (const bool causal : {true, false}) {
       SCOPED_TRACE(::testing::Message() << describe(shape) << (causal ? ", causal" : ""));
@@ -112,7 +113,7 @@ Problem everything(const Shape& shape) {
 }
 
 TEST(FusedBackward, AnyNumberOfThreadsIsCloseAndOneNumberGivesOneResult) {
-  for (const Shape& shape : {Shape{1, 3, 1, 300, 300, 24, 24}, Shape{2, 2, 2, 90, 130, 16, 16}}) {
+  for (const Shape& shape : {Shape{1, 3, 1, 150, 150, 8, 8}, Shape{2, 2, 2, 50, 130, 8, 8}}) {
     Problem p = everything(shape);
     const Incoming in = incoming(p);
     for (const bool half : {false, true}) {

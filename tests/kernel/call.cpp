@@ -34,15 +34,15 @@ struct Arrangement {
     for (std::size_t axis = 0; axis < 3; ++axis)
       if (of.extent[axis] == 1) strides[axis] = axis == 2 ? strides[axis] : 0;
   }
-  std::size_t place(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t c) const {
-    return index(start + b * strides[0] + h * strides[1] + t * strides[2] + c);
-  }
+  /// Calls visit(n, place) for each row, in the tensor's order: its numbers begin at the tensor's n-th and lie at
+  /// `place` in memory.
   template <class Visit>
-  static void each(const Tensor& of, const Visit& visit) {
+  void each_row(const Tensor& of, const Visit& visit) const {
+    std::size_t n = 0;
     for (std::int64_t b = 0; b < of.extent[0]; ++b)
       for (std::int64_t h = 0; h < of.extent[1]; ++h)
-        for (std::int64_t t = 0; t < of.extent[2]; ++t)
-          for (std::int64_t c = 0; c < of.extent[3]; ++c) visit(b, h, t, c);
+        for (std::int64_t t = 0; t < of.extent[2]; ++t, n += index(of.extent[3]))
+          visit(n, index(start + b * strides[0] + h * strides[1] + t * strides[2]));
   }
 };
 
@@ -60,13 +60,18 @@ class Arrays {
     const Arrangement lie(of, layout);
     Input input;
     input.strides = lie.strides;
+    const auto copy = [&](auto& to, const auto& convert) {
+      lie.each_row(of, [&](std::size_t n, std::size_t place) {
+        std::transform(of.data.data() + n, of.data.data() + n + of.extent[3], to.data() + place, convert);
+      });
+    };
     if (half) {
       std::vector<BFloat16>& to = halves_.emplace_back(index(lie.count), to_half(std::nan("")));
-      Arrangement::each(of, [&](auto... at) { to[lie.place(at...)] = to_half(of.data[place(of, at...)]); });
+      copy(to, to_half);
       input.half = to.data() + lie.start;
     } else {
       std::vector<float>& to = floats_.emplace_back(index(lie.count), std::numeric_limits<float>::quiet_NaN());
-      Arrangement::each(of, [&](auto... at) { to[lie.place(at...)] = static_cast<float>(of.data[place(of, at...)]); });
+      copy(to, [](double value) { return static_cast<float>(value); });
       input.data = to.data() + lie.start;
     }
     return input;
@@ -79,10 +84,6 @@ class Arrays {
   static const std::int64_t* whole(const std::vector<std::int64_t>& of) { return of.empty() ? nullptr : of.data(); }
 
  private:
-  /// Heads lie one after the other in a tensor, whatever groups share them.
-  static std::size_t place(const Tensor& of, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t c) {
-    return index(((b * of.extent[1] + h) * of.extent[2] + t) * of.extent[3] + c);
-  }
   std::deque<std::vector<float>> floats_;
   std::deque<std::vector<BFloat16>> halves_;
 };
@@ -163,9 +164,9 @@ Attention attention_of(const Problem& p, Arrays& arrays, Layout layout) {
   call.scale = static_cast<float>(p.scale);
   if (!p.query_scale.empty()) {
     Tensor heads_first(s.heads, s.batch, s.queries, 1);
-    Arrangement::each(heads_first, [&](std::int64_t h, std::int64_t b, std::int64_t i, std::int64_t) {
-      heads_first.data[index((h * s.batch + b) * s.queries + i)] = p.query_scale(b, h, i, 0);
-    });
+    for (std::int64_t h = 0; h < s.heads; ++h)
+      for (std::int64_t b = 0; b < s.batch; ++b)
+        for (std::int64_t i = 0; i < s.queries; ++i) heads_first(h, b, i, 0) = p.query_scale(b, h, i, 0);
     call.query_scale = arrays.single(heads_first);
   }
   call.visible = {p.causal,
@@ -214,12 +215,13 @@ class Written {
   Tensor read() const {
     Tensor tensor = shape_;
     std::vector<char> used(index(lie_.count));
-    std::size_t n = 0;
-    Arrangement::each(shape_, [&](auto... at) {
-      tensor.data[n++] = number(lie_.place(at...));
-      used[lie_.place(at...)] = 1;
+    lie_.each_row(shape_, [&](std::size_t n, std::size_t place) {
+      for (std::size_t c = 0; c < index(shape_.extent[3]); ++c) {
+        tensor.data[n + c] = number(place + c);
+        used[place + c] = 1;
+      }
     });
-    for (n = 0; n < used.size(); ++n)
+    for (std::size_t n = 0; n < used.size(); ++n)
       if (!used[n]) {
         EXPECT_EQ(number(n), untouched) << "written between the rows";
       }
