@@ -70,9 +70,9 @@ Attended reference_attention(const CoreInput& input, const ReferenceLimits& limi
 /// once (a gradient of a gradient throws Error). O(T) memory. Nothing where the kernel does not compute this call. It
 /// takes float32 and bfloat16 on the CPU with any mask, every bias form but the content position, and factors of all of
 /// these but a path and another factor. It takes no decay; no table whose distances wrap where positions do not step by
-/// one and spread far wider than the sequences; and no number that is not finite in a bias, or anywhere where a gradient
-/// is asked for.
-/// Throws Error where a gated or path form meets a negative distance, as the reference path does.
+/// one and spread far wider than the sequences; and no number that is not finite in a bias, or anywhere where a
+/// gradient is asked for. Throws Error where a gated or path form meets a negative distance, as the reference path
+/// does.
 std::optional<Attended> fused_attention(const CoreInput& input);
 
 /// True when libtorch's scaled_dot_product_attention computes exactly this call: no bias, no decay, no factor a query,

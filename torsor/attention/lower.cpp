@@ -103,7 +103,7 @@ class Lowering {
       one.bias.first_head = bias.heads.begin;
       one.bias.last_head = bias.heads.end;
       if (!std::visit([&](const auto& form) { return lower_form(form, one); }, bias.form)) return {};
-      lowered_->biases.push_back(std::move(one));
+      lowered_->biases.push_back(one);
     }
     return LoweredCall{lowered_, std::move(parts_)};
   }
@@ -476,7 +476,7 @@ kernel::Attention call_of(const Lowered& lowered, const at::Tensor& q, const at:
     const PartsOf own(one, parts);
     std::visit([&](auto& form) { own.point(form); }, bias.form);
     if (bias.factor) own.point(*bias.factor);
-    call.biases.push_back(std::move(bias));
+    call.biases.push_back(bias);
   }
   return call;
 }
