@@ -229,6 +229,27 @@ TEST(FusedForms, APotentialFarFromZero) {
   expect_both(p);
 }
 
+/// What is near is told apart however far away the numbers begin, and however far the first keys are.
+TEST(FusedForms, NearTokensKeepTheirFractions) {
+  for (const Form form : {Form::Slope, Form::Gated, Form::Potential, Form::Log, Form::Power})
+    for (const double start : {0.0, 1e6}) {
+      SCOPED_TRACE(::testing::Message() << name_of(form) << " from " << start);
+      Problem p = draw({1, 2, 1, 65, 250, 16, 16});
+      p.window = 10;  // so that the logits stay small
+      p.biases = {draw_bias(p, form, 0, 2, {Places::Kind::Steps, start, 1 / 3.0})};
+      Parameters& is = p.biases[0].is;
+      for (double& value : is.slope.data) value = 1.25;
+      for (double& value : is.r1.data) value = 1.25;
+      if (form == Form::Gated)
+        for (Tensor* rate : {&is.query, &is.key})
+          for (double& value : rate->data) value = 0.625;
+      if (form == Form::Potential)
+        for (Tensor* sums : {&is.query, &is.key})
+          for (double& sum : sums->data) sum = start + 64 * sum;
+      expect_both(p);
+    }
+}
+
 TEST(FusedForms, PathsOfAnyWidth) {
   for (const std::int64_t width : {1, 2, 3, 8, 16, 40})
     for (const bool documents : {false, true})

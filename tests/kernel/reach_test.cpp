@@ -122,8 +122,8 @@ TEST(FusedReach, AFarKeyOfLargeBias) {
   expect_both(potential);
 
   Problem slope = falling(Form::Slope, 0.2);
-  slope.biases[0].is.slope.data[0] = -0.01F;
-  EXPECT_GT(weight_of_far_key(slope), 0.001);
+  slope.biases[0].is.slope.data[0] = -0.06F;
+  EXPECT_GT(weight_of_far_key(slope), 1e-4);
   expect_both(slope);
 
   Problem gated = falling(Form::Gated, 0.2);
@@ -131,13 +131,13 @@ TEST(FusedReach, AFarKeyOfLargeBias) {
   EXPECT_GT(weight_of_far_key(gated), 0.001);
   expect_both(gated);
   gated = falling(Form::Gated, 0.2);
-  for (std::int64_t i = 0; i < queries; ++i) gated.biases[0].is.query(0, 0, i, 0) = -0.1F;
-  EXPECT_GT(weight_of_far_key(gated), 0.0001);
+  for (std::int64_t i = 0; i < queries; ++i) gated.biases[0].is.query(0, 0, i, 0) = -0.15F;
+  EXPECT_GT(weight_of_far_key(gated), 1e-4);
   expect_both(gated);
 
   Problem path = falling(Form::Path, 0.2);
-  path.biases[0].is.alpha.data[0] = -0.01F;
-  EXPECT_GT(weight_of_far_key(path), 0.001);
+  path.biases[0].is.alpha.data[0] = -0.08F;
+  EXPECT_GT(weight_of_far_key(path), 1e-4);
   expect_both(path);
 }
 
@@ -155,6 +155,21 @@ TEST(FusedReach, AFarKeyThatStandsNear) {
       p = falling(form, 0.2, true, {Places::Kind::Shuffled, 0, 1});
       expect_both(p);
     }
+}
+
+/// A factor that takes the far key's bias away.
+TEST(FusedReach, AFarKeyWithAFactor) {
+  for (const Form form : falling_forms) {
+    if (form == Form::Path) continue;
+    SCOPED_TRACE(name_of(form));
+    Problem p = falling(form, 0.2);
+    draw_factor(p, p.biases[0], Factor::Kind::Tag, 2, false);
+    std::fill(p.biases[0].factor->tags.begin(), p.biases[0].factor->tags.end(), -1);
+    p.biases[0].factor->tags[far_key] = 1;
+    std::fill(p.biases[0].is.left.data.begin(), p.biases[0].is.left.data.end(), -1);
+    EXPECT_GT(weight_of_far_key(p), 0.001);
+    expect_both(p);
+  }
 }
 
 TEST(FusedReach, FallingBiasesBesideOthers) {
