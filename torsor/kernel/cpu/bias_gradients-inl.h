@@ -133,7 +133,7 @@ class BiasGradients {
       const float* of_form = slopes;
       if (bias.factor) {
         double* right = units[n].right.data() + (member * call_.keys + tile.begin) * numbers.right;
-        add_factor(bias, n, tile, slopes, own + numbers.own - 1, right);
+        add_factor(bias, n, tile, slopes, numbers.own > 0 ? own + numbers.own - 1 : nullptr, right);
         of_form = of_base_.get();
       }
       const std::int64_t head = tile.head - bias.first_head;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "torsor/kernel/attention.h"
@@ -15,7 +17,6 @@
 #define HWY_TARGET_INCLUDE "torsor/kernel/cpu/decode.cpp"
 #include <hwy/foreach_target.h>
 //
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "torsor/kernel/cpu/scores-inl.h"
@@ -37,242 +38,333 @@ struct Partial {
   float* total = nullptr;
 };
 
-/// A tile of rows, whole vectors wide: where it lies, or a float32 copy with zeros behind the width. What is not a
-/// number is found and, in a copy, taken out.
+/// A tile of rows, whole vectors wide: where it lies, or a float32 copy with zeros behind the width and in the place of
+/// what is not a number.
 class TileRows {
  public:
   explicit TileRows(std::int64_t width) : width_(width), channels_(round_up(width, lanes())) {}
 
-  void read(const Input& from, std::int64_t b, std::int64_t head, std::int64_t begin, std::int64_t end) {
-    const std::int64_t count = end - begin;
-    halves_ = nullptr;
-    if (channels_ != width_) {
-      copy(from, b, head, begin, count);
-    } else if (from.data) {
+  void move_to(const Input& from, std::int64_t b, std::int64_t head, std::int64_t begin, std::int64_t end) {
+    from_ = &from, b_ = b, head_ = head, begin_ = begin, count_ = end - begin;
+    rows_ = nullptr, halves_ = nullptr;
+    row_ = from.strides[2];
+    cleaned_ = false;
+    if (channels_ != width_)
+      clean();
+    else if (from.data)
       rows_ = from.row(b, head, begin);
-      row_ = from.strides[2];
-    } else {
-      halves_ = from.half + from.at(b, head, begin);
-      row_ = from.strides[2];
-    }
-    bad_ = halves_ ? !halves_are_finite(count) : !floats_are_finite(count);
-    if (!bad_) return;
-    if (halves_ || rows_ != scratch_.get()) copy(from, b, head, begin, count);
-    bad_rows_.assign(static_cast<std::size_t>(count), 0);
-    for (std::int64_t t = 0; t < count; ++t)
-      for (std::int64_t c = 0; c < width_; ++c) {
-        float& number = scratch_[static_cast<std::size_t>(t * channels_ + c)];
-        if (std::isfinite(number)) continue;
-        bad_rows_[static_cast<std::size_t>(t)] = 1;
-        number = 0;
-      }
-  }
-  /// Calls body(rows, row stride), rows of either type.
-  template <class Body>
-  void visit(const Body& body) const {
-    if (halves_)
-      body(halves_, row_);
     else
-      body(rows_, row_);
+      halves_ = from.half + from.at(b, head, begin);
   }
-  std::int64_t channels() const { return channels_; }
-  bool bad() const { return bad_; }
-  bool bad(std::int64_t t) const { return bad_ && bad_rows_[static_cast<std::size_t>(t)] != 0; }
-
- private:
-  void copy(const Input& from, std::int64_t b, std::int64_t head, std::int64_t begin, std::int64_t count) {
+  /// Goes over to a copy, in which every number is finite.
+  void clean() {
+    if (cleaned_) return;
+    cleaned_ = true;
     if (!scratch_) scratch_ = floats(key_tile * channels_);
-    for (std::int64_t t = 0; t < count; ++t) {
+    bad_.assign(static_cast<std::size_t>(count_), 0);
+    for (std::int64_t t = 0; t < count_; ++t) {
       float* to = scratch_.get() + t * channels_;
-      const float* row = read_row(from, b, head, begin + t, width_, to);
-      if (row != to) std::copy(row, row + width_, to);
+      const float* row = read_row(*from_, b_, head_, begin_ + t, width_, to);
+      for (std::int64_t c = 0; c < width_; ++c) {
+        const bool finite = std::isfinite(row[c]);
+        to[c] = finite ? row[c] : 0.0F;
+        if (!finite) bad_[static_cast<std::size_t>(t)] = 1;
+      }
       std::fill(to + width_, to + channels_, 0.0F);
     }
     rows_ = scratch_.get();
     halves_ = nullptr;
     row_ = channels_;
   }
-
-  /// 0 times a finite number is 0, and NaN otherwise.
-  HWY_INLINE bool floats_are_finite(std::int64_t count) const {
-    const Tag d;
-    const Vec zero = hn::Zero(d);
-    Vec even = zero, odd = zero;
-    for (std::int64_t t = 0; t < count; ++t) {
-      const float* row = rows_ + t * row_;
-      std::int64_t c = 0;
-      for (; c + lanes() < channels_; c += 2 * lanes()) {
-        even = hn::MulAdd(hn::LoadU(d, row + c), zero, even);
-        odd = hn::MulAdd(hn::LoadU(d, row + c + lanes()), zero, odd);
-      }
-      if (c < channels_) even = hn::MulAdd(hn::LoadU(d, row + c), zero, even);
-    }
-    return hn::AllTrue(d, hn::Eq(hn::Add(even, odd), zero));
+  /// body(rows, row stride), rows of either type.
+  template <class Body>
+  auto visit(const Body& body) const {
+    return halves_ ? body(halves_, row_) : body(rows_, row_);
   }
-
-  /// No exponent is all ones.
-  HWY_INLINE bool halves_are_finite(std::int64_t count) const {
-    const hn::Rebind<std::uint16_t, Tag> d;
-    const auto rest = hn::Set(d, std::uint16_t{0x7fff});
-    auto most = hn::Zero(d);
-    for (std::int64_t t = 0; t < count; ++t) {
-      const auto* row = reinterpret_cast<const std::uint16_t*>(halves_ + t * row_);
-      for (std::int64_t c = 0; c < channels_; c += lanes()) most = hn::Max(most, hn::And(hn::LoadU(d, row + c), rest));
-    }
-    return hn::AllTrue(d, hn::Lt(most, hn::Set(d, std::uint16_t{0x7f80})));
-  }
-
-  std::int64_t width_, channels_;
-  Floats scratch_;
-  const float* rows_ = nullptr;
-  const BFloat16* halves_ = nullptr;
-  std::int64_t row_ = 0;
-  bool bad_ = false;
-  std::vector<char> bad_rows_;
-};
-
-/// Asks for the row of a token ahead of its use: memory then works while arithmetic does.
-class Fetch {
- public:
-  Fetch(const Input& from, std::int64_t b, std::int64_t head, std::int64_t begin, std::int64_t width) {
-    const std::int64_t place = from.at(b, head, begin), size = from.data ? 4 : 2;
-    rows_ =
-        from.data ? reinterpret_cast<const char*>(from.data + place) : reinterpret_cast<const char*>(from.half + place);
-    row_ = from.strides[2] * size;
-    bytes_ = width * size;
-  }
-  Fetch() = default;
-  HWY_INLINE void operator()(std::int64_t j) const {
-    for (std::int64_t byte = 0; byte < bytes_; byte += 64) hwy::Prefetch(rows_ + j * row_ + byte);
-  }
+  std::int64_t channels() const { return channels_; }
+  bool cleaned() const { return cleaned_; }
+  /// Whether row t of a cleaned tile held what is not a number.
+  bool bad(std::int64_t t) const { return bad_[static_cast<std::size_t>(t)] != 0; }
 
  private:
-  const char* rows_ = nullptr;
-  std::int64_t row_ = 0, bytes_ = 0;
+  std::int64_t width_, channels_;
+  const Input* from_ = nullptr;
+  std::int64_t b_ = 0, head_ = 0, begin_ = 0, count_ = 0, row_ = 0;
+  const float* rows_ = nullptr;
+  const BFloat16* halves_ = nullptr;
+  bool cleaned_ = false;
+  Floats scratch_;
+  std::vector<char> bad_;
 };
+
+/// Heads of a group that read keys and values together.
+constexpr std::int64_t most_members = 4;
+/// Rows, of one head or several, that share one pass over keys or values.
+constexpr std::int64_t most_rows = 4;
+
+/// A row of scores or weights of one query.
+struct DecodeRow {
+  const float* query = nullptr;
+  float* scores = nullptr;
+  Partial part;
+};
+
+/// scores = <query, key> of `rows` queries with keys [from, until). False where a key holds what is not a number.
+template <int rows, class Number>
+HWY_INLINE bool dots(const DecodeRow* of, const Number* keys, std::int64_t row_of_keys, std::int64_t width,
+                     std::int64_t from, std::int64_t until) {
+  const Tag d;
+  const Vec zero = hn::Zero(d);
+  Vec bad = zero;  // 0 times a finite number is 0, and NaN otherwise
+  for (std::int64_t j = from; j < until; ++j) {
+    const Number* HWY_RESTRICT key = keys + j * row_of_keys;
+    fetch_ahead(key, width);
+    // Two sums a row: one would wait for itself.
+    Vec even[rows], odd[rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) even[r] = odd[r] = zero;
+    std::int64_t c = 0;
+    for (; c + lanes() < width; c += 2 * lanes()) {
+      const Vec first = load_as_float(key + c), second = load_as_float(key + c + lanes());
+      bad = hn::MulAdd(zero, first, hn::MulAdd(zero, second, bad));
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r) {
+        even[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c), first, even[r]);
+        odd[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c + lanes()), second, odd[r]);
+      }
+    }
+    if (c < width) {
+      const Vec last = load_as_float(key + c);
+      bad = hn::MulAdd(zero, last, bad);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r) even[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c), last, even[r]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) of[r].scores[j] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r], odd[r])));
+  }
+  return hn::AllTrue(d, hn::Eq(bad, zero));
+}
+
+/// sums += weights times values of the keys [from, until) for `rows` queries, `vectors` of channels from channel c on.
+/// Returns zeros, or NaN where a value is not a number.
+template <int rows, int vectors, class Number>
+HWY_INLINE Vec weighted(const DecodeRow* of, float* Partial::*sums, const Number* values, std::int64_t row_of_values,
+                        std::int64_t c, std::int64_t from, std::int64_t until) {
+  const Tag d;
+  const Vec zero = hn::Zero(d);
+  Vec bad = zero;
+  for (std::int64_t begin = from; begin < until; begin += stretch) {
+    Vec sum[rows][vectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+      for (int n = 0; n < vectors; ++n) sum[r][n] = zero;
+    for (std::int64_t j = begin; j < std::min(until, begin + stretch); ++j) {
+      const Number* HWY_RESTRICT value = values + j * row_of_values + c;
+      fetch_ahead(value, vectors * lanes());
+      Vec numbers[vectors];
+#pragma GCC unroll 4
+      for (int n = 0; n < vectors; ++n) {
+        numbers[n] = load_as_float(value + n * lanes());
+        bad = hn::MulAdd(zero, numbers[n], bad);
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r) {
+        const Vec weight = hn::Set(d, of[r].scores[j]);
+#pragma GCC unroll 4
+        for (int n = 0; n < vectors; ++n) sum[r][n] = hn::MulAdd(weight, numbers[n], sum[r][n]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+      for (int n = 0; n < vectors; ++n) {
+        float* to = of[r].part.*sums + c + n * lanes();
+        hn::StoreU(hn::Add(hn::LoadU(d, to), sum[r][n]), d, to);
+      }
+  }
+  return bad;
+}
+
+/// Calls body.operator()<count>() for 1 <= count <= most_rows.
+template <class Body>
+auto with_rows(std::int64_t count, const Body& body) {
+  switch (count) {
+    case 1:
+      return body.template operator()<1>();
+    case 2:
+      return body.template operator()<2>();
+    case 3:
+      return body.template operator()<3>();
+    default:
+      return body.template operator()<4>();
+  }
+}
 
 class DecodeWorker {
  public:
   DecodeWorker(const Attention& call, const std::vector<PackedBias>& biases)
-      : call_(call),
-        tile_(call, no_panels_, no_pair_panels_, biases, false, no_reach_),
-        keys_(call.width),
-        values_(call.value_width),
-        carried_(call.carried.width) {}
+      : call_(call), keys_(call.width), values_(call.value_width), carried_(call.carried.width) {
+    const std::int64_t group = call.key_heads == 0 ? 0 : call.heads / call.key_heads;
+    for (std::int64_t m = 0; m < std::min(group, most_members); ++m)
+      tiles_.push_back(std::make_unique<ScoreTile>(call, no_panels_, no_pair_panels_, biases, false, no_reach_));
+  }
 
-  /// Every query of `head` over the keys [first, last); to(query) is where its part goes.
-  template <class To>
-  void run(std::int64_t b, std::int64_t head, std::int64_t first, std::int64_t last, const To& to) {
-    tile_.move_to(b, head, 0, call_.queries);
-    bool poisoned[most_decoded_queries] = {};
-    std::vector<char> spoiled[most_decoded_queries], spoiled_carried[most_decoded_queries];
-    Partial parts[most_decoded_queries];
-    for (std::int64_t r = 0; r < call_.queries; ++r) {
-      parts[r] = to(r);
-      *parts[r].largest = minus_infinity;
-      *parts[r].total = 0;
-      std::fill(parts[r].sums, parts[r].sums + values_.channels(), 0.0F);
-      std::fill(parts[r].averages, parts[r].averages + carried_.channels(), 0.0F);
-    }
-    tile_.for_each_step(first, last, nullptr, [&](std::int64_t begin, std::int64_t end) {
-      keys_.read(call_.k, b, tile_.key_head(), begin, end);
-      const Fetch of_values(call_.v, b, tile_.key_head(), begin, call_.value_width);
-      keys_.visit([&](const auto* rows, std::int64_t row) { tile_.compute_from(rows, row, begin, end, of_values); });
-      values_.read(call_.v, b, tile_.key_head(), begin, end);
-      if (call_.carried.width > 0) carried_.read(call_.carried.values, b, head / call_.carried.group, begin, end);
-      const Tile& tile = tile_.tile();
-      for (std::int64_t r = 0; r < tile.rows; ++r) {
-        const std::int64_t from = tile.from(r);
-        std::int64_t until = tile.to(r);
-        if (from == until) continue;
-        if (keys_.bad() || values_.bad() || carried_.bad())
-          for (std::int64_t j = begin; j < end; ++j) {
-            if (!tile_.mask().sees(tile_.query(r), j)) continue;
-            poisoned[r] = poisoned[r] || keys_.bad(j - begin);
-            if (values_.bad(j - begin)) mark(call_.v, tile_.key_head(), j, call_.value_width, spoiled[r]);
-            if (carried_.bad(j - begin))
-              mark(call_.carried.values, head / call_.carried.group, j, call_.carried.width, spoiled_carried[r]);
-          }
-        float* row = tile_.row(r);
-        const float factor = soften(row, from, until, *parts[r].largest, *parts[r].total);
-        if (factor != 1) {
-          scale_row(parts[r].sums, values_.channels(), factor);
-          scale_row(parts[r].averages, carried_.channels(), factor);
-        }
-        // Nothing lies behind the tile's last key.
-        until = std::min(until, end - begin);
-        const std::int64_t next = std::max(first, begin - key_tile);  // the keys that come after this tile
-        const Fetch of_keys = r == 0 && next < begin ? Fetch(call_.k, b, tile_.key_head(), next, call_.width) : Fetch();
-        add(values_, row, from, until, parts[r].sums, of_keys);
-        if (call_.carried.width > 0) add(carried_, row, from, until, parts[r].averages, Fetch());
+  /// Every query of the heads [head, head + members) of one group over the keys [first, last); part(head, query) is
+  /// where its part goes.
+  template <class Part>
+  void run(std::int64_t b, std::int64_t head, std::int64_t members, std::int64_t first, std::int64_t last,
+           const Part& part) {
+    b_ = b, key_head_ = head / (call_.heads / call_.key_heads);
+    rows_.clear();
+    for (std::int64_t m = 0; m < members; ++m) {
+      ScoreTile& tile = *tiles_[static_cast<std::size_t>(m)];
+      tile.move_to(b, head + m, 0, call_.queries);
+      for (std::int64_t r = 0; r < call_.queries; ++r) {
+        const DecodeRow row{tile.queries() + r * tile.query_row(), tile.row(r), part(head + m, r)};
+        *row.part.largest = minus_infinity;
+        *row.part.total = 0;
+        std::fill(row.part.sums, row.part.sums + values_.channels(), 0.0F);
+        std::fill(row.part.averages, row.part.averages + carried_.channels(), 0.0F);
+        rows_.push_back(row);
       }
-    });
-    for (std::int64_t r = 0; r < call_.queries; ++r) {
-      const float nan = std::numeric_limits<float>::quiet_NaN();
-      poisoned[r] = poisoned[r] || !row_is_finite(call_.q, b, head, r, call_.width);
-      if (poisoned[r] && *parts[r].largest != minus_infinity) *parts[r].largest = *parts[r].total = nan;
-      for (std::size_t c = 0; c < spoiled[r].size(); ++c)
-        if (spoiled[r][c]) parts[r].sums[c] = nan;
-      for (std::size_t c = 0; c < spoiled_carried[r].size(); ++c)
-        if (spoiled_carried[r][c]) parts[r].averages[c] = nan;
+    }
+    poisoned_.assign(rows_.size(), 0);
+    spoiled_.assign(rows_.size(), {});
+    spoiled_carried_.assign(rows_.size(), {});
+    tiles_[0]->for_each_step(first, last, nullptr,
+                             [&](std::int64_t begin, std::int64_t end) { step(members, begin, end); });
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (std::size_t n = 0; n < rows_.size(); ++n) {
+      const std::int64_t r = static_cast<std::int64_t>(n) % call_.queries;
+      const Partial& to = rows_[n].part;
+      const bool bad = poisoned_[n] ||
+                       !row_is_finite(call_.q, b, head + static_cast<std::int64_t>(n) / call_.queries, r, call_.width);
+      if (bad && *to.largest != minus_infinity) *to.largest = *to.total = nan;
+      for (std::size_t c = 0; c < spoiled_[n].size(); ++c)
+        if (spoiled_[n][c]) to.sums[c] = nan;
+      for (std::size_t c = 0; c < spoiled_carried_[n].size(); ++c)
+        if (spoiled_carried_[n][c]) to.averages[c] = nan;
     }
   }
 
  private:
-  /// sums += weights of the keys [from, until) times their values.
-  static HWY_INLINE void add(const TileRows& values, const float* weights, std::int64_t from, std::int64_t until,
-                             float* sums, const Fetch& fetch) {
-    values.visit([&](const auto* rows, std::int64_t row) {
-      std::int64_t c = 0;
-      const auto block = [&]<int vectors>() {
-        for (; c + vectors * lanes() <= values.channels(); c += vectors * lanes())
-          for (std::int64_t j = from; j < until; j += stretch)
-            add_block<vectors>(rows + c, row, weights, j, std::min(until, j + stretch), sums + c,
-                               c == 0 ? fetch : Fetch());
-      };
-      block.template operator()<8>();
-      block.template operator()<4>();
-      block.template operator()<1>();
-    });
+  void step(std::int64_t members, std::int64_t begin, std::int64_t end) {
+    keys_.move_to(call_.k, b_, key_head_, begin, end);
+    for (std::int64_t m = 0; m < members; ++m) tiles_[static_cast<std::size_t>(m)]->start(begin, end);
+    // What the mask leaves to a query is the same in every head.
+    const Tile& tile = tiles_[0]->tile();
+    std::int64_t low = end - begin, high = 0;
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      if (tile.low[r] < tile.high[r]) low = std::min(low, tile.low[r]), high = std::max(high, tile.high[r]);
+    if (low >= high) return;
+    const auto score = [&](const auto* keys, std::int64_t row) {
+      bool finite = true;
+      for (std::size_t n = 0; n < rows_.size(); n += most_rows)
+        finite &= with_rows(
+            std::min<std::int64_t>(most_rows, static_cast<std::int64_t>(rows_.size() - n)),
+            [&]<int count>() { return dots<count>(rows_.data() + n, keys, row, keys_.channels(), low, high); });
+      return finite;
+    };
+    if (!keys_.visit(score)) {
+      keys_.clean();
+      keys_.visit(score);
+    }
+    for (std::int64_t m = 0; m < members; ++m) tiles_[static_cast<std::size_t>(m)]->finish();
+    values_.move_to(call_.v, b_, key_head_, begin, end);
+    for (std::size_t n = 0; n < rows_.size(); ++n) weigh(n, tile, low, high);
+    add(values_, &Partial::sums, 0, rows_.size(), low, high);
+    if (values_.cleaned())
+      for (std::size_t n = 0; n < rows_.size(); ++n)
+        mark(values_, call_.v, key_head_, n, call_.value_width, spoiled_[n]);
+    if (call_.carried.width > 0) add_carried(members, begin, end, low, high);
   }
 
-  template <int vectors, class Number>
-  static HWY_INLINE void add_block(const Number* rows, std::int64_t row, const float* weights, std::int64_t from,
-                                   std::int64_t until, float* sums, const Fetch& fetch) {
-    const Tag d;
-    Vec sum[vectors];
-#pragma GCC unroll 8
-    for (int n = 0; n < vectors; ++n) sum[n] = hn::Zero(d);
-    for (std::int64_t j = from; j < until; ++j) {
-      fetch(j);
-      const Vec weight = hn::Set(d, weights[j]);
-#pragma GCC unroll 8
-      for (int n = 0; n < vectors; ++n)
-        sum[n] = hn::MulAdd(weight, load_as_float(rows + j * row + n * lanes()), sum[n]);
+  /// Row n of the scores becomes weights, zeros where it sees nothing.
+  void weigh(std::size_t n, const Tile& tile, std::int64_t low, std::int64_t high) {
+    const std::int64_t r = static_cast<std::int64_t>(n) % call_.queries, from = tile.from(r), to = tile.to(r);
+    const DecodeRow& row = rows_[n];
+    if (keys_.cleaned())
+      for (std::int64_t j = tile.low[r]; j < tile.high[r]; ++j)
+        if (keys_.bad(j) && tiles_[0]->mask().sees(r, tile.begin + j)) poisoned_[n] = 1;
+    if (from < to) {
+      const float factor = soften(row.scores, from, to, *row.part.largest, *row.part.total);
+      if (factor != 1) {
+        scale_row(row.part.sums, values_.channels(), factor);
+        scale_row(row.part.averages, carried_.channels(), factor);
+      }
     }
-#pragma GCC unroll 8
-    for (int n = 0; n < vectors; ++n) {
-      float* to = sums + n * lanes();
-      hn::StoreU(hn::Add(hn::LoadU(d, to), sum[n]), d, to);
+    std::fill(row.scores + std::min(low, from), row.scores + from, 0.0F);
+    std::fill(row.scores + to, row.scores + std::max(to, high), 0.0F);
+  }
+
+  /// Adds the values of the keys [low, high) to rows [first, last), cleaned where they must be.
+  void add(TileRows& values, float* Partial::*sums, std::size_t first, std::size_t last, std::int64_t low,
+           std::int64_t high) {
+    before_.clear();
+    for (std::size_t n = first; n < last; ++n)
+      before_.insert(before_.end(), rows_[n].part.*sums, rows_[n].part.*sums + values.channels());
+    const auto add_all = [&](const auto* numbers, std::int64_t row) {
+      const Tag d;
+      Vec bad = hn::Zero(d);
+      for (std::size_t n = first; n < last; n += most_rows)
+        with_rows(std::min<std::int64_t>(most_rows, static_cast<std::int64_t>(last - n)), [&]<int count>() {
+          std::int64_t c = 0;
+          for (; c + 4 * lanes() <= values.channels(); c += 4 * lanes())
+            bad = hn::Add(bad, weighted<count, 4>(rows_.data() + n, sums, numbers, row, c, low, high));
+          for (; c < values.channels(); c += lanes())
+            bad = hn::Add(bad, weighted<count, 1>(rows_.data() + n, sums, numbers, row, c, low, high));
+        });
+      return hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
+    };
+    if (values.visit(add_all)) return;
+    const float* back = before_.data();
+    for (std::size_t n = first; n < last; ++n, back += values.channels())
+      std::copy(back, back + values.channels(), rows_[n].part.*sums);
+    values.clean();
+    values.visit(add_all);
+  }
+
+  /// Heads of a group may carry values of their own.
+  void add_carried(std::int64_t members, std::int64_t begin, std::int64_t end, std::int64_t low, std::int64_t high) {
+    for (std::int64_t m = 0; m < members; ++m) {
+      const std::int64_t head = tiles_[static_cast<std::size_t>(m)]->tile().head / call_.carried.group;
+      const auto first = static_cast<std::size_t>(m * call_.queries),
+                 last = first + static_cast<std::size_t>(call_.queries);
+      carried_.move_to(call_.carried.values, b_, head, begin, end);
+      add(carried_, &Partial::averages, first, last, low, high);
+      if (carried_.cleaned())
+        for (std::size_t n = first; n < last; ++n)
+          mark(carried_, call_.carried.values, head, n, call_.carried.width, spoiled_carried_[n]);
     }
   }
 
-  /// The channels in which token j is not a number.
-  void mark(const Input& from, std::int64_t head, std::int64_t j, std::int64_t width,
+  /// Marks the channels in which values that row n sees are not numbers.
+  void mark(const TileRows& values, const Input& from, std::int64_t head, std::size_t n, std::int64_t width,
             std::vector<char>& spoiled) const {
     spoiled.resize(static_cast<std::size_t>(width));
-    const std::int64_t place = from.at(tile_.tile().b, head, j);
-    for (std::int64_t c = 0; c < width; ++c)
-      if (!std::isfinite(from.data ? from.data[place + c] : widen(from.half[place + c])))
-        spoiled[static_cast<std::size_t>(c)] = 1;
+    const Tile& tile = tiles_[0]->tile();
+    const std::int64_t r = static_cast<std::int64_t>(n) % call_.queries;
+    for (std::int64_t j = tile.low[r]; j < tile.high[r]; ++j) {
+      if (!values.bad(j) || !tiles_[0]->mask().sees(r, tile.begin + j)) continue;
+      const std::int64_t place = from.at(b_, head, tile.begin + j);
+      for (std::int64_t c = 0; c < width; ++c)
+        if (!std::isfinite(from.data ? from.data[place + c] : widen(from.half[place + c])))
+          spoiled[static_cast<std::size_t>(c)] = 1;
+    }
   }
 
   const Attention& call_;
   const Panels no_panels_;
   const PairPanels no_pair_panels_;
   const std::optional<Reach> no_reach_;
-  ScoreTile tile_;
+  std::vector<std::unique_ptr<ScoreTile>> tiles_;  ///< a head each
   TileRows keys_, values_, carried_;
+  std::int64_t b_ = 0, key_head_ = 0;
+  std::vector<DecodeRow> rows_;  ///< (heads, queries)
+  std::vector<char> poisoned_;
+  std::vector<std::vector<char>> spoiled_, spoiled_carried_;  ///< channels, a row each
+  std::vector<float> before_;
 };
 
 HWY_NOINLINE void decode_all(const Attention& call, const Run& run, const Results& results) {
@@ -298,9 +390,10 @@ HWY_NOINLINE void decode_all(const Attention& call, const Run& run, const Result
     DecodeWorker worker(call, biases);
     for (std::int64_t task; (task = next.fetch_add(1)) < tasks;) {
       const std::int64_t n = task % runs, b = task / runs / call.key_heads, key_head = task / runs % call.key_heads;
-      for (std::int64_t head = key_head * group; head < (key_head + 1) * group; ++head)
-        worker.run(b, head, n * length, std::min(call.keys, (n + 1) * length),
-                   [&](std::int64_t query) { return part(b, head, query, n); });
+      for (std::int64_t head = key_head * group; head < (key_head + 1) * group; head += most_members)
+        worker.run(b, head, std::min(most_members, (key_head + 1) * group - head), n * length,
+                   std::min(call.keys, (n + 1) * length),
+                   [&](std::int64_t own, std::int64_t query) { return part(b, own, query, n); });
     }
   });
 

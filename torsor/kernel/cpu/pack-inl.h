@@ -1,5 +1,6 @@
 // Operands laid out for the register tiles. Included inside an instruction set by the kernels.
 #include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -37,6 +38,15 @@ HWY_INLINE Vec load_as_float(const BFloat16* from) {
   const hn::Rebind<std::uint16_t, Tag> narrow;
   const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+}
+
+/// Asks for the row of numbers that lies a page behind: memory then works while arithmetic does, and goes on where the
+/// processor's own guesses end, at the end of a page.
+template <class Number>
+HWY_INLINE void fetch_ahead(const Number* row, std::int64_t count) {
+  const char* ahead = reinterpret_cast<const char*>(row) + 4096;
+  const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(Number));
+  for (std::int64_t byte = 0; byte < bytes; byte += 64) hwy::Prefetch(ahead + byte);
 }
 
 /// bf16 numbers as float32.

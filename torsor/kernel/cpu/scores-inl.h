@@ -124,31 +124,11 @@ class ScoreTile {
     finish();
   }
 
-  /// The same from rows of keys as they lie, whole vectors wide: few queries read keys faster than they could be
-  /// packed. While a key is read, fetch(j) may ask for what is needed next.
-  template <class Number, class Fetch>
-  void compute_from(const Number* keys, std::int64_t row_of_keys, std::int64_t begin, std::int64_t end,
-                    const Fetch& fetch) {
-    const Tag d;
-    place(begin, end);
-    for (std::int64_t r = 0; r < tile_.rows; ++r) {
-      const float* HWY_RESTRICT query = queries_.get() + r * query_row_;
-      float* HWY_RESTRICT scores = row(r);
-      for (std::int64_t j = tile_.low[r]; j < tile_.high[r]; ++j) {
-        const Number* HWY_RESTRICT key = keys + j * row_of_keys;
-        if (r == 0) fetch(j);
-        // Two sums: one would wait for itself.
-        Vec even = hn::Mul(hn::Load(d, query), load_as_float(key)), odd = hn::Zero(d);
-        std::int64_t c = lanes();
-        for (; c + lanes() < query_row_; c += 2 * lanes()) {
-          odd = hn::MulAdd(hn::Load(d, query + c), load_as_float(key + c), odd);
-          even = hn::MulAdd(hn::Load(d, query + c + lanes()), load_as_float(key + c + lanes()), even);
-        }
-        if (c < query_row_) odd = hn::MulAdd(hn::Load(d, query + c), load_as_float(key + c), odd);
-        scores[j] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-      }
-    }
-    finish();
+  /// The same in two steps for scores that somebody else fills in, of keys [low, high) of every row.
+  void start(std::int64_t begin, std::int64_t end) { place(begin, end); }
+  void finish() {
+    if (biases_.any()) biases_.add(tile_, mask_, scores_.get());
+    for (std::int64_t r = 0; r < tile_.rows; ++r) hide(r);
   }
 
   /// Rows among which are all that see any of the keys [from, to), counted from the tile's first: products leave the
@@ -196,11 +176,6 @@ class ScoreTile {
       tile_.high[r] = std::max(tile_.low[r], std::clamp(range.last, begin, end) - begin);
       if (done_[r]) tile_.high[r] = tile_.low[r];
     }
-  }
-
-  void finish() {
-    if (biases_.any()) biases_.add(tile_, mask_, scores_.get());
-    for (std::int64_t r = 0; r < tile_.rows; ++r) hide(r);
   }
 
   void hide(std::int64_t r) {
