@@ -170,11 +170,9 @@ void expect_decode(const Problem& p) {
   testing::on_every_target([&] {
     const Result found = run_forward(p);
     expect_result(p, found, expected);
-    for (const std::int64_t threads : {2, 7, 16}) {
-      SCOPED_TRACE(::testing::Message() << threads << " threads");
-      expect_same(found, run_forward(p, workers(threads)));
-      expect_same(found, run_forward(p, side_by_side(threads)));
-      expect_same(found, run_forward(p, alone(threads)));
+    for (const Run& run : {workers(2), workers(16), side_by_side(7), alone(3)}) {
+      SCOPED_TRACE(::testing::Message() << run.threads << " threads");
+      expect_same(found, run_forward(p, run));
     }
   });
 }
@@ -204,18 +202,17 @@ TEST(FusedDecode, RowsOfManyLengths) {
 }
 
 TEST(FusedDecode, GroupsOfHeads) {
-  for (const auto& [heads, key_heads] : {std::pair{8, 1}, std::pair{6, 2}, std::pair{3, 3}, std::pair{40, 1}})
+  for (const auto& [heads, key_heads] : {std::pair{8, 1}, std::pair{6, 2}, std::pair{3, 3}, std::pair{20, 1}})
     for (const std::int64_t queries : {1, 3, 4}) {
       SCOPED_TRACE(::testing::Message() << heads << "/" << key_heads << " heads, " << queries << " queries");
-      Problem p = draw({2, heads, key_heads, queries, 330, 12, 9}, queries != 3);
-      p.lengths = {330, 71};
+      Problem p = draw({2, heads, key_heads, queries, 290, 8, 5}, queries != 3);
+      p.lengths = {290, 31};
       carry(p, 3, queries == 1 ? 1 : heads);
       scale_queries(p);
       // Ranges that begin and end inside a group.
       p.biases = {draw_bias(p, Form::Slope, 1, heads - 1), draw_bias(p, Form::Path, 0, heads / 2 + 1),
                   draw_bias(p, Form::DistanceTable, heads - 1, heads), draw_bias(p, Form::Product, heads / 3, heads)};
-      expect_decode(p);
-      make_half(p);
+      if (queries == 3) make_half(p);
       expect_decode(p);
     }
 }
