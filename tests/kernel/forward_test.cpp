@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tests/kernel/call.h"
@@ -198,6 +199,23 @@ TEST(FusedDecode, RowsOfManyLengths) {
       carry(p, 6, 2);
       expect_decode(p);
       divide_into_documents(p);
+      expect_decode(p);
+    }
+}
+
+TEST(FusedDecode, GroupsOfHeads) {
+  for (const auto& [heads, key_heads] : {std::pair{8, 1}, std::pair{6, 2}, std::pair{3, 3}, std::pair{40, 1}})
+    for (const std::int64_t queries : {1, 3, 4}) {
+      SCOPED_TRACE(::testing::Message() << heads << "/" << key_heads << " heads, " << queries << " queries");
+      Problem p = draw({2, heads, key_heads, queries, 330, 12, 9}, queries != 3);
+      p.lengths = {330, 71};
+      carry(p, 3, queries == 1 ? 1 : heads);
+      scale_queries(p);
+      // Ranges that begin and end inside a group.
+      p.biases = {draw_bias(p, Form::Slope, 1, heads - 1), draw_bias(p, Form::Path, 0, heads / 2 + 1),
+                  draw_bias(p, Form::DistanceTable, heads - 1, heads), draw_bias(p, Form::Product, heads / 3, heads)};
+      expect_decode(p);
+      make_half(p);
       expect_decode(p);
     }
 }

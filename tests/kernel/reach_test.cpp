@@ -11,7 +11,7 @@
 namespace torsor::kernel {
 namespace {
 
-constexpr std::int64_t queries = 60, keys = 1300;
+constexpr std::int64_t queries = 50, keys = 750;
 /// The key far from all queries that shall weigh.
 constexpr std::int64_t far_key = 70;
 
@@ -52,15 +52,23 @@ double weight_of_far_key(Problem p) {
 
 TEST(FusedReach, SteepBiases) {
   for (const Form form : falling_forms)
-    for (const double fall : {0.06, 0.5})
+    for (const double fall : {0.12, 0.6})
       for (const bool causal : {true, false}) {
+        if (fall > 0.2 && !causal) continue;
         SCOPED_TRACE(::testing::Message() << name_of(form) << ", " << fall << (causal ? ", causal" : ""));
         Problem p = falling(form, fall, causal);
         expect_both(p);
-        if (fall > 0.1) continue;  // a few keys whose values cancel: bf16 weights are off by more than the bound
-        make_half(p);
-        expect_both(p);
       }
+}
+
+/// Less steep: where a few keys whose values cancel hold all the weight, bf16 weights are off by more than the bound.
+TEST(FusedReach, SteepBiasesOfBFloat16) {
+  for (const Form form : falling_forms) {
+    SCOPED_TRACE(name_of(form));
+    Problem p = falling(form, 0.08);
+    make_half(p);
+    expect_both(p);
+  }
 }
 
 TEST(FusedReach, SteepBiasesWithMasks) {
@@ -88,8 +96,8 @@ TEST(FusedReach, AFarKeyOfLargeProduct) {
       for (std::int64_t h = 0; h < 2; ++h)
         for (std::int64_t i = 0; i < queries; ++i)
           for (std::int64_t c = 0; c < 16; ++c) p.q(0, h, i, c) = c % 2 ? 1 : -1;
-      // The queries lie 1170 to 1230 tokens behind it; product 16 * 30.5 / 4.
-      for (std::int64_t c = 0; c < 16; ++c) p.k(0, 0, far_key, c) = (c % 2 ? 1 : -1) * 30.5;
+      // The queries lie 630 to 679 tokens behind it; product 16 * 16.5 / 4.
+      for (std::int64_t c = 0; c < 16; ++c) p.k(0, 0, far_key, c) = (c % 2 ? 1 : -1) * 16.5;
       if (half) make_half(p);
       if (form != Form::Path) {
         EXPECT_GT(weight_of_far_key(p), 0.1);
@@ -190,8 +198,8 @@ TEST(FusedReach, ResultsDoNotDependOnLaterTokens) {
   for (const Form form : falling_forms)
     for (const bool half : {false, true}) {
       SCOPED_TRACE(::testing::Message() << name_of(form) << (half ? ", bf16" : ""));
-      Problem p = draw({1, 2, 1, 700, 700, 16, 16});
-      p.biases = {draw_bias(p, form, 0, 2)};
+      Problem p = draw({1, 1, 1, 580, 580, 16, 16});
+      p.biases = {draw_bias(p, form, 0, 1)};
       Parameters& is = p.biases[0].is;
       for (Tensor* steep : {&is.slope, &is.alpha})
         for (double& value : steep->data) value = 0.25;
@@ -200,19 +208,18 @@ TEST(FusedReach, ResultsDoNotDependOnLaterTokens) {
           for (double& value : steep->data) value = 0.125;
       if (half) make_half(p);
       Problem changed = p;
-      constexpr std::int64_t from = 601;
-      for (std::int64_t t = from; t < 700; ++t)
+      constexpr std::int64_t from = 481;
+      for (std::int64_t t = from; t < 580; ++t)
         for (std::int64_t c = 0; c < 16; ++c) {
           changed.k(0, 0, t, c) *= 8, changed.v(0, 0, t, c) *= -1;
-          for (std::int64_t h = 0; h < 2; ++h) changed.q(0, h, t, c) *= 16;
+          changed.q(0, 0, t, c) *= 16;
         }
       testing::on_every_target([&] {
         const Result one = run_forward(p), other = run_forward(changed, workers(3));
-        for (std::int64_t h = 0; h < 2; ++h)
-          for (std::int64_t i = 0; i < from; ++i) {
-            ASSERT_EQ(one.lse(0, h, i, 0), other.lse(0, h, i, 0)) << i;
-            for (std::int64_t c = 0; c < 16; ++c) ASSERT_EQ(one.out(0, h, i, c), other.out(0, h, i, c)) << i;
-          }
+        for (std::int64_t i = 0; i < from; ++i) {
+          ASSERT_EQ(one.lse(0, 0, i, 0), other.lse(0, 0, i, 0)) << i;
+          for (std::int64_t c = 0; c < 16; ++c) ASSERT_EQ(one.out(0, 0, i, c), other.out(0, 0, i, c)) << i;
+        }
       });
     }
 }
