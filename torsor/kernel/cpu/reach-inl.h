@@ -76,24 +76,24 @@ class Reach {
     return falls;
   }
 
-  /// An upper bound of the scores of row r of the tile with all keys before `end`, a panel's first key. `norm` is the
-  /// Euclidean norm of its scaled query.
-  double most(const Tile& tile, std::int64_t r, double norm, std::int64_t end, BiasTiles& tiles) const {
+  /// Upper bounds of the scores of each row of the tile with all keys before `end`, a panel's first key. `norms` are
+  /// the Euclidean norms of the scaled queries.
+  void bound(const Tile& tile, const double* norms, std::int64_t end, BiasTiles& tiles, double* bounds) const {
     const std::int64_t p = end / panel() - 1;
     const std::int64_t key_head = tile.head / (call_.heads / call_.key_heads);
-    double bound =
-        1.00001 * norm * norms_[static_cast<std::size_t>((tile.b * call_.key_heads + key_head) * panels_ + p)];
+    const double longest =
+        1.00001 * norms_[static_cast<std::size_t>((tile.b * call_.key_heads + key_head) * panels_ + p)];
+    for (std::int64_t r = 0; r < tile.rows; ++r) bounds[r] = longest * norms[r];
     for (std::size_t n = 0; n < biases_.size(); ++n) {
       const Bias& bias = call_.biases[n];
       if (!tiles.holds(bias, tile.head)) continue;
-      const Place place{n, tile.head - bias.first_head, tile.b, tile.first + r, end, p, tiles.state(n).carry[r]};
-      bound += std::visit([&](const auto& form) { return bound_of(form, place); }, bias.form);
+      const Place place{n, tile.head - bias.first_head, tile.b, tile.first, tile.rows, end, p, tiles.state(n).carry};
+      std::visit([&](const auto& form) { add_bounds(form, place, bounds); }, bias.form);
     }
-    return bound;
   }
 
   /// Scores that lie so far below a row's level weigh, all together, less than half of the last place of the row's sum.
-  double margin() const { return std::log(static_cast<double>(call_.keys)) + 27 * std::log(2.0); }
+  double margin() const { return margin_; }
 
  private:
   static std::int64_t panel() { return panel_tokens(); }
@@ -146,54 +146,64 @@ class Reach {
     }
   }
 
-  /// A bias, a query and the keys before `end`, the end of panel p.
+  /// A bias, the rows of a tile and the keys before `end`, the end of panel p.
   struct Place {
     std::size_t n;
-    std::int64_t own, b, query, end, p;
-    double carry;  ///< of a path: its sum over the keys from `end` on
+    std::int64_t own, b, first, rows, end, p;
+    const double* carry;  ///< of a path: its sums over the keys from `end` on
   };
 
-  /// The smallest distance from the query to the keys; below 0 where not all lie behind.
-  double nearest(const Positions& positions, const Place& at) const {
-    return positions.query[at.b * call_.queries + at.query] -
-           biases_[at.n].position[static_cast<std::size_t>(at.b * panels_ + at.p)];
-  }
   double number(const Place& at) const {
     const std::int64_t heads = call_.biases[at.n].last_head - call_.biases[at.n].first_head;
     return biases_[at.n].number[static_cast<std::size_t>((at.b * heads + at.own) * panels_ + at.p)];
   }
+  /// The smallest distance from row r to the keys is this[r] - farthest(): below 0 where not all lie behind.
+  const double* positions(const Positions& positions, const Place& at) const {
+    return positions.query + at.b * call_.queries + at.first;
+  }
+  double farthest(const Place& at) const {
+    return biases_[at.n].position[static_cast<std::size_t>(at.b * panels_ + at.p)];
+  }
 
-  double bound_of(const DistanceTable& form, const Place& at) const {
-    const std::int64_t s = form.most - form.first_distance[at.b] - at.query + at.end - 1;
-    return static_cast<double>(
-        biases_[at.n]
-            .table[static_cast<std::size_t>(at.own * form.count + std::clamp<std::int64_t>(s, 0, form.count - 1))]);
+  void add_bounds(const DistanceTable& form, const Place& at, double* bounds) const {
+    const float* table = biases_[at.n].table.data() + at.own * form.count;
+    const std::int64_t s = form.most - form.first_distance[at.b] - at.first + at.end - 1;
+    for (std::int64_t r = 0; r < at.rows; ++r)
+      bounds[r] += static_cast<double>(table[std::clamp<std::int64_t>(s - r, 0, form.count - 1)]);
   }
-  double bound_of(const Slope& form, const Place& at) const {
-    const double slope = static_cast<double>(form.slope[at.own]);
-    return slope >= 0 ? -slope * std::max(0.0, nearest(form.positions, at)) : endless;
+  void add_bounds(const Slope& form, const Place& at, double* bounds) const {
+    const double slope = static_cast<double>(form.slope[at.own]), last = farthest(at);
+    const double* query = positions(form.positions, at);
+    for (std::int64_t r = 0; r < at.rows; ++r)
+      bounds[r] = slope >= 0 ? bounds[r] - slope * std::max(0.0, query[r] - last) : endless;
   }
-  double bound_of(const Potential& form, const Place& at) const {
-    return form.query[at.b * form.query_strides[0] + at.own * form.query_strides[1] + at.query] - number(at);
+  void add_bounds(const Potential& form, const Place& at, double* bounds) const {
+    const double* query = form.query + at.b * form.query_strides[0] + at.own * form.query_strides[1] + at.first;
+    const double least = number(at);
+    for (std::int64_t r = 0; r < at.rows; ++r) bounds[r] += query[r] - least;
   }
-  double bound_of(const Gated& form, const Place& at) const {
-    double rate = number(at);
-    if (form.query)
-      rate += static_cast<double>(form.query[at.b * form.query_strides[0] + at.own * form.query_strides[1] + at.query]);
-    const double distance = nearest(form.positions, at);
-    return rate >= 0 && distance >= 0 ? -distance * rate : endless;
+  void add_bounds(const Gated& form, const Place& at, double* bounds) const {
+    const double last = farthest(at), least = number(at);
+    const double* query = positions(form.positions, at);
+    const float* gate =
+        form.query ? form.query + at.b * form.query_strides[0] + at.own * form.query_strides[1] + at.first : nullptr;
+    for (std::int64_t r = 0; r < at.rows; ++r) {
+      const double rate = least + (gate ? static_cast<double>(gate[r]) : 0.0), distance = query[r] - last;
+      bounds[r] = rate >= 0 && distance >= 0 ? bounds[r] - distance * rate : endless;
+    }
   }
-  double bound_of(const Path& form, const Place& at) const {
+  void add_bounds(const Path& form, const Place& at, double* bounds) const {
     const double alpha = static_cast<double>(form.alpha[at.own]);
-    return alpha >= 0 ? alpha * at.carry : endless;
+    for (std::int64_t r = 0; r < at.rows; ++r) bounds[r] = alpha >= 0 ? bounds[r] + alpha * at.carry[r] : endless;
   }
   template <class Form>
-  double bound_of(const Form&, const Place&) const {
-    return endless;
+  void add_bounds(const Form&, const Place& at, double* bounds) const {
+    std::fill(bounds, bounds + at.rows, endless);
   }
 
   const Attention& call_;
   std::int64_t panels_;
+  double margin_ = std::log(static_cast<double>(call_.keys)) + 27 * std::log(2.0);
   std::vector<double> norms_;  ///< (batch, key heads, panels): the largest Euclidean norm of a key so far
   std::vector<Keys> biases_;
 };

@@ -159,10 +159,12 @@ class ScoreTile {
  private:
   /// Takes leave of the rows to which the keys before `end` give nothing; true where no row is left.
   bool nothing_left(std::int64_t end, const float* levels) {
+    double bounds[query_tile];
+    reach_->bound(tile_, norms_, end, biases_, bounds);
+    const double margin = reach_->margin();
     bool all = true;
     for (std::int64_t r = 0; r < tile_.rows; ++r) {
-      done_[r] = done_[r] ||
-                 reach_->most(tile_, r, norms_[r], end, biases_) + reach_->margin() < static_cast<double>(levels[r]);
+      done_[r] = done_[r] || bounds[r] + margin < static_cast<double>(levels[r]);
       all = all && done_[r];
     }
     return all;
