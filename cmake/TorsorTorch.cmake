@@ -146,6 +146,13 @@ function(torsor_find_torch)
   foreach(path "${folder}/lib" ${companions})
     set_property(TARGET Torsor::torch APPEND PROPERTY INTERFACE_LINK_OPTIONS "LINKER:-rpath,${path}")
   endforeach()
+  # at::parallel_for is a template: what calls it runs in one thread unless it is compiled for the threads that this
+  # libtorch uses. The OpenMP library is found along the run path, where libtorch's own lies.
+  file(STRINGS "${folder}/include/ATen/Config.h" openmp REGEX "^#define AT_PARALLEL_OPENMP 1")
+  if(openmp)
+    set_property(TARGET Torsor::torch PROPERTY INTERFACE_COMPILE_OPTIONS -fopenmp)
+    set_property(TARGET Torsor::torch APPEND PROPERTY INTERFACE_LINK_OPTIONS -fopenmp)
+  endif()
   set(TORSOR_TORCH_FOLDER "${folder}" PARENT_SCOPE)
   message(STATUS "libtorch ${full}: ${folder}")
 endfunction()

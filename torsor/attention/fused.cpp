@@ -14,6 +14,11 @@
 #include "torsor/base/error.h"
 #include "torsor/kernel/attention.h"
 
+// at::parallel_for is a template: compiled without the threads that libtorch uses it would run in one.
+#if AT_PARALLEL_OPENMP && !defined(_OPENMP)
+#error "compile for OpenMP, as Torsor::torch asks for"
+#endif
+
 namespace torsor {
 namespace {
 

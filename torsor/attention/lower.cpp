@@ -268,7 +268,11 @@ class Lowering {
     kernel::DistanceTable table;
     table.first_distance = integers(hold(first_distance, at::kLong));
     table.most = first_distance.max().item<std::int64_t>() + input_.q.size(2) - 1;
-    table.count = table.most - (first_distance.min().item<std::int64_t>() - input_.k.size(2) + 1) + 1;
+    std::int64_t least = first_distance.min().item<std::int64_t>() - input_.k.size(2) + 1;
+    const Mask& mask = input_.mask;
+    if (mask.causal && !mask.offsets.defined() && !mask.key_lengths.defined())  // no query sees a key behind its own
+      least = std::max(least, first_distance.min().item<std::int64_t>() - input_.k.size(2) + input_.q.size(2));
+    table.count = table.most - least + 1;
     // Falling: what a query's row of scores adds then lies in the order of the keys.
     one.bias.form = table;
     add(one, Slot::Table, falling_values(form, table.most, table.most - table.count + 1, type));

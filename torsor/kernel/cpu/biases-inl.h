@@ -197,12 +197,21 @@ class BiasTiles {
     return hn::Expm1(d, hn::Min(hn::Set(d, factor.bound), hn::Max(hn::Set(d, -factor.bound), inner)));
   }
 
-  /// Zeros where the groups differ.
+  /// Zeros where the groups differ. Groups that do not fall along the keys, as sentences do not, are one run each.
   HWY_INLINE void clear_other_groups(const Factor& factor, const Tile& tile, std::int64_t r, float* row) const {
     if (!factor.query_groups) return;
     const std::int64_t own = factor.query_groups[tile.b * call_.queries + tile.first + r];
     const std::int64_t* HWY_RESTRICT keys = factor.key_groups + tile.b * call_.keys + tile.begin;
-    for (std::int64_t j = tile.low[r]; j < tile.high[r]; ++j) row[j] = own >= 0 && keys[j] == own ? row[j] : 0.0F;
+    const std::int64_t low = tile.low[r], high = tile.high[r];
+    if (own < 0) {
+      std::fill(row + low, row + high, 0.0F);
+    } else if (groups_rise_) {
+      const auto [first, last] = std::equal_range(keys + low, keys + high, own);
+      std::fill(row + low, row + (first - keys), 0.0F);
+      std::fill(row + (last - keys), row + high, 0.0F);
+    } else {
+      for (std::int64_t j = low; j < high; ++j) row[j] = keys[j] == own ? row[j] : 0.0F;
+    }
   }
 
   /// Distances are taken relative to the tile's first key.
@@ -514,6 +523,10 @@ class BiasTiles {
     const Factor& factor = *bias.factor;
     State& state = states_[n];
     const std::int64_t own = tile.head - bias.first_head;
+    if (factor.query_groups) {
+      const std::int64_t* keys = factor.key_groups + tile.b * call_.keys;
+      groups_rise_ = std::is_sorted(keys + tile.begin, keys + tile.end);
+    }
     const bool tagged = factor.kind == Factor::Kind::Tag;
     const std::int64_t* tags = tagged ? factor.tags + tile.b * call_.keys + tile.begin : nullptr;
     if (tagged)
@@ -531,7 +544,11 @@ class BiasTiles {
         std::copy(left, left + factor.width, row);
         row[factor.width] = 0;
         const std::int32_t* HWY_RESTRICT index = indices_.data();
-        for (std::int64_t j = tile.low[r]; j < tile.high[r]; ++j) inner[j] = row[index[j]];
+        const hn::RebindToSigned<Tag> di;
+        std::int64_t j = tile.low[r];
+        for (; j + lanes() <= tile.high[r]; j += lanes())
+          hn::StoreU(hn::GatherIndex(d, row, hn::LoadU(di, index + j)), d, inner + j);
+        for (; j < tile.high[r]; ++j) inner[j] = row[index[j]];
       } else {
         if (factor.kind == Factor::Kind::Tanh)
           for (std::int64_t j = tile.from(r); j < tile.to(r); j += lanes())
@@ -552,6 +569,7 @@ class BiasTiles {
   std::vector<std::int32_t> indices_;
   double origin_ = 0;
   bool whole_ = true;
+  bool groups_rise_ = false;  ///< along the keys of the tile that was computed last
 };
 
 }  // namespace torsor::kernel::HWY_NAMESPACE

@@ -255,14 +255,14 @@ class ForwardWorker {
 HWY_NOINLINE void forward_all(const Attention& call, const Run& run, const Results& results) {
   const Packed packed(call, run);
 
-  // Tiles are handed out one by one, those with the most keys first: causal work is uneven. A tile's result does not
-  // depend on who computes it.
+  // Tiles are handed out one by one: a head at a time, whose keys and values then stay in the caches, and of a head
+  // those with the most keys first, since causal work is uneven. A tile's result does not depend on who computes it.
   const std::int64_t tiles = (call.queries + query_tile - 1) / query_tile, heads = call.batch * call.heads;
   std::atomic<std::int64_t> next{0};
   run.executor(0, std::max<std::int64_t>(1, run.threads), 1, [&](std::int64_t, std::int64_t) {
     ForwardWorker worker(call, packed);
     for (std::int64_t task; (task = next.fetch_add(1)) < tiles * heads;) {
-      const std::int64_t head = task % heads, first = (tiles - 1 - task / heads) * query_tile;
+      const std::int64_t head = task / tiles, first = (tiles - 1 - task % tiles) * query_tile;
       worker.run(head / call.heads, head % call.heads, first, std::min(query_tile, call.queries - first), results);
     }
   });
