@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The compare model in eager PyTorch, from the same weights on the same batches as Torsor.
 
-    eager.py losses [--short-run BIN]    ten losses of none, rope, alibi and t5 on both sides; exits 1 beyond 1e-4
+    eager.py losses [--short-run BIN]    ten losses of every encoding below on both sides; exits 1 beyond 1e-4
     eager.py speed  [--short-run BIN]    training tokens per second on both sides, alternating in the same minutes
 
 Needs a Python with torch and safetensors (scripts/setup.sh --full). Written from the model's description in
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ENCODINGS = ("none", "rope", "alibi", "t5", "kerple", "sandwich", "fire")  # from the third on with a mask
 
 
 def t5_bucket(n, buckets=32, max_distance=128):
@@ -47,6 +48,20 @@ class Eager:
         if self.encoding == "alibi":
             slopes = torch.tensor([2.0 ** (-8 * (h + 1) / self.heads) for h in range(self.heads)])
             bias = -slopes[:, None, None] * distance.abs()
+        elif self.encoding == "kerple":
+            r1, r2 = (self.w[f"model.layers.{layer}.self_attn.position.kerple.{n}"].clamp(min=0.01)[:, None, None] for n in ("r1", "r2"))
+            bias = -r1 * torch.log1p(r2 * distance.abs())
+        elif self.encoding == "sandwich":  # a constant, so made once
+            if length not in self.tables:
+                waves = sum(torch.cos(distance / 10000.0 ** (c / 128)) for c in range(0, 128, 2))
+                self.tables[length] = torch.stack([waves * self.heads / (8 * (h + 1)) for h in range(self.heads)]).float()
+            bias = self.tables[length]
+        elif self.encoding == "fire":
+            w = {n: self.w[f"model.layers.{layer}.self_attn.position.fire.{n}"] for n in ("w1", "b1", "w2", "b2", "c", "mu")}
+            reach = torch.maximum(torch.arange(length).float(), (w["mu"] * 512).abs())
+            u = torch.log1p((w["c"] * distance).abs()) / (torch.log1p((w["c"] * reach).abs()) + 1e-6)[:, None]
+            hidden = F.relu(u[..., None] * w["w1"] + w["b1"])
+            bias = F.linear(hidden, w["w2"], w["b2"]).permute(2, 0, 1)
         else:
             table = self.w[f"model.layers.{layer}.self_attn.position.t5.table"]
             bias = table[t5_bucket(distance.clamp(min=0))].permute(2, 0, 1)
@@ -111,7 +126,7 @@ def ours(binary, encoding, *options):
 
 def losses(binary):
     worst = 0.0
-    for encoding in ("none", "rope", "alibi", "t5"):
+    for encoding in ENCODINGS:
         with tempfile.TemporaryDirectory() as folder:
             dump = os.path.join(folder, "start.safetensors")
             shape = ["--width", 64, "--layers", 2, "--heads", 4, "--kv-heads", 2, "--batch", 4, "--length", 64, "--steps", 10]
@@ -119,16 +134,25 @@ def losses(binary):
             there, _ = train(load_file(dump), encoding, 2, 4, 2)
         error = max(abs(a - b) for a, b in zip(here, there))
         worst = max(worst, error)
-        print(f"{encoding:6s} largest difference {error:.2e}  PyTorch's losses {[round(x, 6) for x in there]}")
+        print(f"{encoding:8s} largest difference {error:.2e}  PyTorch's losses {[round(x, 6) for x in there]}")
     return 0 if worst < 1e-4 else 1
 
 
-def speed(binary, rounds, steps):
+SHAPES = {  # label: options of short_run
+    128: ("width 128, 4 layers, T = 128, batch 16", {"width": 128, "layers": 4, "heads": 4, "batch": 16, "length": 128}),
+    256: ("width 256, 6 layers, T = 256, batch 8", {"width": 256, "layers": 6, "heads": 8, "batch": 8, "length": 256}),
+    2048: ("width 256, 6 layers, T = 2048, batch 1", {"width": 256, "layers": 6, "heads": 8, "batch": 1, "length": 2048}),
+}
+
+
+def speed(binary, rounds, steps, lengths, encodings):
     print(f"training tokens per second, median of {rounds} rounds [smallest, largest], {torch.get_num_threads()} threads, torch {torch.__version__}")
-    for label, shape, dims in (("width 128, 4 layers, T = 128, batch 16", ["--width", 128, "--layers", 4, "--heads", 4, "--batch", 16, "--length", 128], (4, 4, 4)),
-                               ("width 256, 6 layers, T = 256, batch 8", ["--width", 256, "--layers", 6, "--heads", 8, "--batch", 8, "--length", 256], (6, 8, 8))):
+    for length in lengths:
+        label, options = SHAPES[length]
+        shape = [word for name, value in options.items() for word in (f"--{name}", value)]
+        dims = (options["layers"], options["heads"], options["heads"])
         print(label)
-        for encoding in ("none", "rope", "alibi", "t5"):
+        for encoding in encodings:
             mine, theirs = [], []
             with tempfile.TemporaryDirectory() as folder:
                 dump = os.path.join(folder, "start.safetensors")
@@ -137,7 +161,7 @@ def speed(binary, rounds, steps):
                     theirs.append(train(load_file(dump), encoding, *dims)[1])
             ratios = [a / b for a, b in zip(mine, theirs)]
             show = lambda v: f"{statistics.median(v):8.0f} [{min(v):.0f}, {max(v):.0f}]"
-            print(f"  {encoding:6s} Torsor {show(mine)}  PyTorch {show(theirs)}  ratio {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]", flush=True)
+            print(f"  {encoding:8s} Torsor {show(mine)}  PyTorch {show(theirs)}  ratio {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]", flush=True)
     return 0
 
 
@@ -147,8 +171,10 @@ def main():
     parser.add_argument("--short-run", default=os.path.join(ROOT, "build/release/bin/short_run"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--lengths", type=int, nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--encodings", nargs="+", choices=ENCODINGS, default=list(ENCODINGS))
     given = parser.parse_args()
-    sys.exit(losses(given.short_run) if given.what == "losses" else speed(given.short_run, given.rounds, given.steps))
+    sys.exit(losses(given.short_run) if given.what == "losses" else speed(given.short_run, given.rounds, given.steps, given.lengths, given.encodings))
 
 
 if __name__ == "__main__":
