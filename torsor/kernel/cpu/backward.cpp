@@ -213,7 +213,7 @@ class BackwardWorker {
       product<true>(tile_.row(rows.first) + j, 1, key_tile, daverages_.get() + rows.first * row, row, rows.count(),
                     unit.carried.get() + (member * call_.keys + begin + j) * row, row, count, row);
     }
-    if (!gradients_.biases.empty()) biases_.add(tile, tile_.mask(), slopes(0), member, unit.biases);
+    if (!gradients_.biases.empty()) biases_.add(tile, slopes(0), member, unit.biases);
   }
 
   /// What the rows give to dv, dk and dq through `count` keys from the tile's key j on.

@@ -122,8 +122,7 @@ class BiasGradients {
 
   /// slopes (query_tile, key_tile), zero where nothing is seen, of the tile that was computed last. `member` is the
   /// head's number in its group.
-  void add(const Tile& tile, const RowMask& mask, const float* slopes, std::int64_t member,
-           std::vector<UnitBias>& units) {
+  void add(const Tile& tile, const float* slopes, std::int64_t member, std::vector<UnitBias>& units) {
     for (std::size_t n = 0; n < sums_.size(); ++n) {
       const Bias& bias = call_.biases[n];
       if (!tiles_.holds(bias, tile.head)) continue;
@@ -137,7 +136,7 @@ class BiasGradients {
         of_form = of_base_.get();
       }
       const std::int64_t head = tile.head - bias.first_head;
-      std::visit([&](const auto& form) { add(form, head, n, tile, mask, of_form, own, key); }, bias.form);
+      std::visit([&](const auto& form) { add(form, head, n, tile, of_form, own, key); }, bias.form);
     }
   }
 
@@ -183,8 +182,8 @@ class BiasGradients {
   }
 
   /// One distance is one diagonal of the tile.
-  HWY_INLINE void add(const DistanceTable& form, std::int64_t, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double* own, double*) {
+  HWY_INLINE void add(const DistanceTable& form, std::int64_t, std::size_t n, const Tile& tile, const float* slopes,
+                      double* own, double*) {
     if (!wanted_[n].table) return;
     const Tag d;
     const std::int64_t rows = tile.rows, keys = tile.end - tile.begin;
@@ -203,8 +202,8 @@ class BiasGradients {
       if (diagonals[s] != 0) first[s] += static_cast<double>(diagonals[s]);
   }
 
-  HWY_INLINE void add(const DistanceLookup& form, std::int64_t, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double* own, double*) {
+  HWY_INLINE void add(const DistanceLookup& form, std::int64_t, std::size_t n, const Tile& tile, const float* slopes,
+                      double* own, double*) {
     if (!wanted_[n].table) return;
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       const std::int32_t* entry = tiles_.entries(form, tile, r);
@@ -213,8 +212,8 @@ class BiasGradients {
     }
   }
 
-  HWY_INLINE void add(const Slope& form, std::int64_t, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double* own, double*) {
+  HWY_INLINE void add(const Slope& form, std::int64_t, std::size_t n, const Tile& tile, const float* slopes,
+                      double* own, double*) {
     if (!wanted_[n].slope) return;
     const Tag d;
     tiles_.key_offsets(form.positions, tile);
@@ -228,8 +227,8 @@ class BiasGradients {
     }
   }
 
-  HWY_INLINE void add(const Curve& form, std::int64_t head, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double* own, double*) {
+  HWY_INLINE void add(const Curve& form, std::int64_t head, std::size_t n, const Tile& tile, const float* slopes,
+                      double* own, double*) {
     if (!wanted_[n].r1 && !wanted_[n].r2) return;
     const double r1 = static_cast<double>(form.r1[head]), r2 = static_cast<double>(form.r2[head]);
     const double* key = form.positions.key + tile.b * call_.keys + tile.begin;
@@ -250,8 +249,8 @@ class BiasGradients {
     }
   }
 
-  HWY_INLINE void add(const Piecewise& form, std::int64_t head, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double* own, double*) {
+  HWY_INLINE void add(const Piecewise& form, std::int64_t head, std::size_t n, const Tile& tile, const float* slopes,
+                      double* own, double*) {
     const Tag d;
     const std::int64_t pieces = form.pieces;
     double *of_slope = own, *of_level = own + pieces, *of_c = own + 2 * pieces;
@@ -304,8 +303,8 @@ class BiasGradients {
     }
   }
 
-  HWY_INLINE void add(const Potential&, std::int64_t, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double*, double* key) {
+  HWY_INLINE void add(const Potential&, std::int64_t, std::size_t n, const Tile& tile, const float* slopes, double*,
+                      double* key) {
     const Tag d;
     if (wanted_[n].query)
       for (std::int64_t r = 0; r < tile.rows; ++r)
@@ -321,8 +320,8 @@ class BiasGradients {
     for (std::int64_t j = 0; j < tile.end - tile.begin; ++j) key[j] -= static_cast<double>(columns[j]);
   }
 
-  HWY_INLINE void add(const Gated& form, std::int64_t, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double*, double* key) {
+  HWY_INLINE void add(const Gated& form, std::int64_t, std::size_t n, const Tile& tile, const float* slopes, double*,
+                      double* key) {
     const Tag d;
     tiles_.key_offsets(form.positions, tile);
     float* HWY_RESTRICT columns = distances_.get();
@@ -342,8 +341,8 @@ class BiasGradients {
       for (std::int64_t j = 0; j < tile.end - tile.begin; ++j) key[j] -= static_cast<double>(columns[j]);
   }
 
-  HWY_INLINE void add(const Product& form, std::int64_t head, std::size_t n, const Tile& tile, const RowMask&,
-                      const float* slopes, double*, double* key) {
+  HWY_INLINE void add(const Product& form, std::int64_t head, std::size_t n, const Tile& tile, const float* slopes,
+                      double*, double* key) {
     of_product(form.query, head, rows_[n].key, head / form.key_group, form.width, tile, slopes,
                wanted_[n].query ? sums_[n].query.get() : nullptr, wanted_[n].key ? key : nullptr, 1);
   }
@@ -372,8 +371,8 @@ class BiasGradients {
 
   /// With psi_l = ln sigmoid(z_l) and b_j = alpha sum of psi over l > j: d psi_l = alpha sum of dS over j < l, the
   /// row's total less the sum over j >= l, which runs from the last key to the first.
-  HWY_INLINE void add(const Path& form, std::int64_t head, std::size_t n, const Tile& tile, const RowMask& mask,
-                      const float* slopes, double* own, double* key) {
+  HWY_INLINE void add(const Path& form, std::int64_t head, std::size_t n, const Tile& tile, const float* slopes,
+                      double* own, double* key) {
     const Tag d;
     BiasTiles::State& state = tiles_.state(n);
     float* inner = of_inner_.get();
@@ -407,7 +406,6 @@ class BiasGradients {
         carry -= static_cast<double>(block[r * path_block]) + static_cast<double>(slope[0]);
       }
     }
-    (void)mask;
     *own += of_alpha;
     of_product(form.query, head, rows_[n].key, head, form.width, tile, inner,
                wanted_[n].query ? sums_[n].query.get() : nullptr, wanted_[n].key ? key : nullptr,
