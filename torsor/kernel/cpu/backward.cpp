@@ -181,19 +181,20 @@ class BackwardWorker {
     const float* carried =
         packed_.carried_row ? packed_.carried.at(tile.b, tile.head / call_.carried.group, begin) : nullptr;
     for (std::int64_t c = 0; c < tile.width; c += panel) {
-      const RowSpan rows = tile_.rows_of(c, c + panel);
-      if (packed_.paired)
-        pair_product(pair_douts_.get() + rows.first * packed_.pair_values.width, packed_.pair_values.width, 1,
-                     packed_.pair_values.at(tile.b, tile_.key_head(), begin + c), panel, packed_.pair_values.width,
-                     slopes(rows.first) + c, key_tile, rows.count(), panel, nullptr, false);
-      else
-        product<false>(douts_.get() + rows.first * packed_.value_row, packed_.value_row, 1,
-                       packed_.values.at(tile.b, tile_.key_head(), begin + c), panel, call_.value_width,
-                       slopes(rows.first) + c, key_tile, rows.count(), panel);
-      if (carried)
-        product<true>(daverages_.get() + rows.first * packed_.carried_row, packed_.carried_row, 1,
-                      carried + c * call_.carried.width, panel, call_.carried.width, slopes(rows.first) + c, key_tile,
-                      rows.count(), panel);
+      tile_.for_each_group(c, panel, [&](const RowSpan& rows, std::int64_t seen) {
+        if (packed_.paired)
+          pair_product(pair_douts_.get() + rows.first * packed_.pair_values.width, packed_.pair_values.width, 1,
+                       packed_.pair_values.at(tile.b, tile_.key_head(), begin + c), panel, packed_.pair_values.width,
+                       slopes(rows.first) + c, key_tile, rows.count(), seen, nullptr, false);
+        else
+          product<false>(douts_.get() + rows.first * packed_.value_row, packed_.value_row, 1,
+                         packed_.values.at(tile.b, tile_.key_head(), begin + c), panel, call_.value_width,
+                         slopes(rows.first) + c, key_tile, rows.count(), seen);
+        if (carried)
+          product<true>(daverages_.get() + rows.first * packed_.carried_row, packed_.carried_row, 1,
+                        carried + c * call_.carried.width, panel, call_.carried.width, slopes(rows.first) + c, key_tile,
+                        rows.count(), seen);
+      });
     }
     if (packed_.paired)
       weigh_in_pairs();
@@ -202,46 +203,55 @@ class BackwardWorker {
 
     // Stretches of keys: their gradients stay in the first cache while the queries pass.
     for (std::int64_t j = 0; j < end - begin; j += stretch) {
-      const RowSpan rows = tile_.rows_of(j, j + stretch);
       const std::int64_t count = std::min(stretch, end - begin - j);
-      if (packed_.paired)
-        add_stretch_of_pairs(rows, j, count, unit);
-      else
-        add_stretch(rows, j, count, unit);
-      if (!packed_.carried_row) continue;
-      const std::int64_t row = packed_.carried_row;
-      product<true>(tile_.row(rows.first) + j, 1, key_tile, daverages_.get() + rows.first * row, row, rows.count(),
-                    unit.carried.get() + (member * call_.keys + begin + j) * row, row, count, row);
+      add_to_queries(j, count);
+      // Along the diagonal a few keys at a time: the rows above see none of them.
+      const bool cut = tile_.rows_of(j, j + 1).count() != tile_.rows_of(j + count - 1, j + count).count();
+      const std::int64_t keys = cut ? 2 * tile_rows : stretch;
+      for (std::int64_t own = j; own < j + count; own += keys)
+        add_to_keys(tile_.rows_of(own, own + keys), own, std::min(keys, j + count - own), unit, member);
     }
     if (!gradients_.biases.empty()) biases_.add(tile, slopes(0), member, unit.biases);
   }
 
-  /// What the rows give to dv, dk and dq through `count` keys from the tile's key j on.
-  void add_stretch(const RowSpan& rows, std::int64_t j, std::int64_t count, Unit& unit) {
+  /// What `count` keys from the tile's key j on give to dq; pairs are of keys.
+  void add_to_queries(std::int64_t j, std::int64_t count) {
     const Tile& tile = tile_.tile();
-    const std::int64_t key = tile.begin + j, key_row = packed_.key_row, value_row = packed_.value_row;
-    const float *weights = tile_.row(rows.first) + j, *slope = slopes(rows.first) + j;
-    product<true>(weights, 1, key_tile, douts_.get() + rows.first * value_row, value_row, rows.count(),
-                  unit.values.get() + key * value_row, value_row, count, value_row);
-    product<true>(slope, 1, key_tile, tile_.queries() + rows.first * key_row, key_row, rows.count(),
-                  unit.keys.get() + key * key_row, key_row, count, key_row);
-    product<true>(slope, key_tile, 1, packed_.key_rows.at(tile.b, tile_.key_head(), key), packed_.key_rows.row(), count,
-                  dqueries_.get() + rows.first * key_row, key_row, rows.count(), key_row);
+    const std::int64_t key = tile.begin + j, key_row = packed_.key_row;
+    tile_.for_each_group(j, stretch, [&](const RowSpan& rows, std::int64_t seen) {
+      float* to = dqueries_.get() + rows.first * key_row;
+      if (packed_.paired)
+        pair_product(slope_rows_.get() + (rows.first * key_tile + j) / 2, key_tile / 2, 1,
+                     packed_.pair_key_rows.at(tile.b, tile_.key_head(), key), packed_.pair_key_rows.channels,
+                     (std::min(seen, count) + 1) / 2, to, key_row, rows.count(), key_row, nullptr, true);
+      else
+        product<true>(slopes(rows.first) + j, key_tile, 1, packed_.key_rows.at(tile.b, tile_.key_head(), key),
+                      packed_.key_rows.row(), std::min(seen, count), to, key_row, rows.count(), key_row);
+    });
   }
 
-  /// The same in pairs: of rows for dv and dk (spans begin at even rows), of keys for dq.
-  void add_stretch_of_pairs(const RowSpan& rows, std::int64_t j, std::int64_t count, Unit& unit) {
+  /// What the rows give to dv, dk and the carried values of `count` keys from the tile's key j on; pairs are of rows,
+  /// whose spans begin at even ones.
+  void add_to_keys(const RowSpan& rows, std::int64_t j, std::int64_t count, Unit& unit, std::int64_t member) {
     const Tile& tile = tile_.tile();
     const std::int64_t key = tile.begin + j, key_row = packed_.key_row, value_row = packed_.value_row;
-    const std::int64_t first = rows.first / 2, depth = (rows.count() + 1) / 2;
-    pair_product(pair_weights_.get() + first * key_tile + j, 1, key_tile, dout_rows_.get() + first * value_row,
-                 value_row, depth, unit.values.get() + key * value_row, value_row, count, value_row, nullptr, true);
-    pair_product(pair_slopes_.get() + first * key_tile + j, 1, key_tile, query_rows_.get() + first * key_row, key_row,
-                 depth, unit.keys.get() + key * key_row, key_row, count, key_row, nullptr, true);
-    pair_product(slope_rows_.get() + (rows.first * key_tile + j) / 2, key_tile / 2, 1,
-                 packed_.pair_key_rows.at(tile.b, tile_.key_head(), key), packed_.pair_key_rows.channels,
-                 (count + 1) / 2, dqueries_.get() + rows.first * key_row, key_row, rows.count(), key_row, nullptr,
-                 true);
+    float *to_keys = unit.keys.get() + key * key_row, *to_values = unit.values.get() + key * value_row;
+    if (packed_.paired) {
+      const std::int64_t first = rows.first / 2, depth = (rows.count() + 1) / 2;
+      pair_product(pair_weights_.get() + first * key_tile + j, 1, key_tile, dout_rows_.get() + first * value_row,
+                   value_row, depth, to_values, value_row, count, value_row, nullptr, true);
+      pair_product(pair_slopes_.get() + first * key_tile + j, 1, key_tile, query_rows_.get() + first * key_row, key_row,
+                   depth, to_keys, key_row, count, key_row, nullptr, true);
+    } else {
+      product<true>(tile_.row(rows.first) + j, 1, key_tile, douts_.get() + rows.first * value_row, value_row,
+                    rows.count(), to_values, value_row, count, value_row);
+      product<true>(slopes(rows.first) + j, 1, key_tile, tile_.queries() + rows.first * key_row, key_row, rows.count(),
+                    to_keys, key_row, count, key_row);
+    }
+    if (!packed_.carried_row) return;
+    const std::int64_t row = packed_.carried_row;
+    product<true>(tile_.row(rows.first) + j, 1, key_tile, daverages_.get() + rows.first * row, row, rows.count(),
+                  unit.carried.get() + (member * call_.keys + key) * row, row, count, row);
   }
 
   void weigh_in_pairs() {

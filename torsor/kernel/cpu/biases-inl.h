@@ -131,7 +131,9 @@ class BiasTiles {
       if (bias.factor) {
         state.base = floats(query_tile * key_tile);
         state.inner = floats(query_tile * key_tile);
-        state.left = floats(bias.factor->width + 1);
+        const std::int64_t numbers = std::max(bias.factor->width + 1, 2 * lanes());
+        state.left = floats(numbers);
+        std::fill(state.left.get(), state.left.get() + numbers, 0.0F);
       }
       if (const Piecewise* form = std::get_if<Piecewise>(&bias.form))
         state.bends.resize(static_cast<std::size_t>(query_tile * std::max<std::int64_t>(form->pieces - 1, 0)));
@@ -517,6 +519,30 @@ class BiasTiles {
       if (!mask.same_document(tile.first + r, tile.begin + j)) row[j] = 0;
   }
 
+  /// to[j] = table[index of key j] for the vectors [from, until); the table has `count` numbers and room for two
+  /// vectors.
+  HWY_INLINE void look_up(const float* HWY_RESTRICT table, std::int64_t count, std::int64_t from, std::int64_t until,
+                          float* HWY_RESTRICT to) const {
+    const Tag d;
+    const hn::RebindToSigned<Tag> di;
+    const std::int32_t* HWY_RESTRICT index = indices_.data();
+    if (count > 2 * lanes()) {
+      for (std::int64_t j = from; j < until; j += lanes())
+        hn::StoreU(hn::GatherIndex(d, table, hn::LoadU(di, index + j)), d, to + j);
+      return;
+    }
+    // A table of two vectors stays in registers, where looking up is cheaper than a gather.
+    const Vec low = hn::LoadU(d, table), high = hn::LoadU(d, table + lanes());
+    const auto last = hn::Set(di, static_cast<std::int32_t>(lanes() - 1));
+    for (std::int64_t j = from; j < until; j += lanes()) {
+      const auto place = hn::LoadU(di, index + j);
+      const auto lane = hn::IndicesFromVec(d, hn::And(place, last));
+      const Vec found = hn::IfThenElse(hn::RebindMask(d, hn::Gt(place, last)), hn::TableLookupLanes(high, lane),
+                                       hn::TableLookupLanes(low, lane));
+      hn::StoreU(found, d, to + j);
+    }
+  }
+
   /// scores += base * factor
   HWY_INLINE void multiply(const Bias& bias, std::size_t n, const Tile& tile, float* to) {
     const Tag d;
@@ -530,8 +556,9 @@ class BiasTiles {
     const bool tagged = factor.kind == Factor::Kind::Tag;
     const std::int64_t* tags = tagged ? factor.tags + tile.b * call_.keys + tile.begin : nullptr;
     if (tagged)
-      for (std::int64_t j = 0; j < tile.end - tile.begin; ++j)
-        indices_[static_cast<std::size_t>(j)] = static_cast<std::int32_t>(tags[j] < 0 ? factor.width : tags[j]);
+      for (std::int64_t j = 0; j < tile.width; ++j)
+        indices_[static_cast<std::size_t>(j)] =
+            static_cast<std::int32_t>(j >= tile.end - tile.begin || tags[j] < 0 ? factor.width : tags[j]);
     else
       product_of(factor.left, own, packed_[n].right, own, factor.width, tile, state.inner.get(), false);
     for (std::int64_t r = 0; r < tile.rows; ++r) {
@@ -543,12 +570,7 @@ class BiasTiles {
         float* HWY_RESTRICT row = state.left.get();
         std::copy(left, left + factor.width, row);
         row[factor.width] = 0;
-        const std::int32_t* HWY_RESTRICT index = indices_.data();
-        const hn::RebindToSigned<Tag> di;
-        std::int64_t j = tile.low[r];
-        for (; j + lanes() <= tile.high[r]; j += lanes())
-          hn::StoreU(hn::GatherIndex(d, row, hn::LoadU(di, index + j)), d, inner + j);
-        for (; j < tile.high[r]; ++j) inner[j] = row[index[j]];
+        look_up(row, factor.width + 1, tile.from(r), tile.to(r), inner);
       } else {
         if (factor.kind == Factor::Kind::Tanh)
           for (std::int64_t j = tile.from(r); j < tile.to(r); j += lanes())

@@ -7,9 +7,11 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "torsor/kernel/attention.h"
+#include "torsor/kernel/cpu/fetch.h"
 #include "torsor/kernel/cpu/sets.h"
 
 // Compiled once an instruction set; the best that the processor has is chosen when the function is called.
@@ -19,6 +21,7 @@
 //
 #include <hwy/highway.h>
 
+#include "torsor/kernel/cpu/pairs.h"
 #include "torsor/kernel/cpu/scores-inl.h"
 #include "torsor/kernel/cpu/softmax-inl.h"
 
@@ -38,8 +41,8 @@ struct Partial {
   float* total = nullptr;
 };
 
-/// A tile of rows, whole vectors wide: where it lies, or a float32 copy with zeros behind the width and in the place of
-/// what is not a number.
+/// A tile of rows, whole vectors wide: where it lies, or a copy with zeros in the place of what is not a number. Rows
+/// that are not whole vectors wide are copied as float32, with zeros behind the width.
 class TileRows {
  public:
   explicit TileRows(std::int64_t width) : width_(width), channels_(round_up(width, lanes())) {}
@@ -50,15 +53,43 @@ class TileRows {
     row_ = from.strides[2];
     cleaned_ = false;
     if (channels_ != width_)
-      clean();
+      copy();
     else if (from.data)
       rows_ = from.row(b, head, begin);
     else
       halves_ = from.half + from.at(b, head, begin);
   }
-  /// Goes over to a copy, in which every number is finite.
+  /// Goes over to a copy, in which every number is finite. What was bf16 stays so, and with it the bits of the results.
   void clean() {
     if (cleaned_) return;
+    if (!halves_) return copy();
+    cleaned_ = true;
+    bad_.assign(static_cast<std::size_t>(count_), 0);
+    scratch_halves_.resize(static_cast<std::size_t>(count_ * width_));
+    for (std::int64_t t = 0; t < count_; ++t)
+      for (std::int64_t c = 0; c < width_; ++c) {
+        const BFloat16 number = halves_[t * row_ + c];
+        const bool finite = std::isfinite(widen(number));
+        scratch_halves_[static_cast<std::size_t>(t * width_ + c)] = finite ? number : BFloat16{0};
+        if (!finite) bad_[static_cast<std::size_t>(t)] = 1;
+      }
+    halves_ = scratch_halves_.data();
+    row_ = width_;
+  }
+  /// body(rows, row stride), rows of either type.
+  template <class Body>
+  auto visit(const Body& body) const {
+    return halves_ ? body(halves_, row_) : body(rows_, row_);
+  }
+  /// Whether visit's rows are bf16 and as wide as products of pairs need.
+  bool pairs() const { return halves_ && width_ % 32 == 0; }
+  std::int64_t channels() const { return channels_; }
+  bool cleaned() const { return cleaned_; }
+  /// Whether row t of a cleaned tile held what is not a number.
+  bool bad(std::int64_t t) const { return bad_[static_cast<std::size_t>(t)] != 0; }
+
+ private:
+  void copy() {
     cleaned_ = true;
     if (!scratch_) scratch_ = floats(key_tile * channels_);
     bad_.assign(static_cast<std::size_t>(count_), 0);
@@ -76,17 +107,6 @@ class TileRows {
     halves_ = nullptr;
     row_ = channels_;
   }
-  /// body(rows, row stride), rows of either type.
-  template <class Body>
-  auto visit(const Body& body) const {
-    return halves_ ? body(halves_, row_) : body(rows_, row_);
-  }
-  std::int64_t channels() const { return channels_; }
-  bool cleaned() const { return cleaned_; }
-  /// Whether row t of a cleaned tile held what is not a number.
-  bool bad(std::int64_t t) const { return bad_[static_cast<std::size_t>(t)] != 0; }
-
- private:
   std::int64_t width_, channels_;
   const Input* from_ = nullptr;
   std::int64_t b_ = 0, head_ = 0, begin_ = 0, count_ = 0, row_ = 0;
@@ -94,6 +114,7 @@ class TileRows {
   const BFloat16* halves_ = nullptr;
   bool cleaned_ = false;
   Floats scratch_;
+  std::vector<BFloat16> scratch_halves_;
   std::vector<char> bad_;
 };
 
@@ -104,86 +125,108 @@ constexpr std::int64_t most_rows = 4;
 
 /// A row of scores or weights of one query.
 struct DecodeRow {
-  const float* query = nullptr;
+  const float* query = nullptr;  ///< scaled
   float* scores = nullptr;
   Partial part;
+  // Where keys or values are taken in pairs.
+  const BFloat16* half_query = nullptr;  ///< not scaled
+  float factor = 0;
+  BFloat16* weights = nullptr;  ///< (key_tile)
 };
 
-/// scores = <query, key> of `rows` queries with keys [from, until). False where a key holds what is not a number.
+#if HWY_TARGET != HWY_SCALAR
+/// Sums of neighbours: of a's lanes, then of b's.
+HWY_INLINE Vec add_neighbours(Vec a, Vec b) {
+  const Tag d;
+  return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+}
+#endif
+
+/// The lanes' sums of as many vectors as there are lanes; the vectors are used up.
+HWY_INLINE Vec sums_of_lanes(Vec* of) {
+#if HWY_TARGET != HWY_SCALAR
+  for (std::int64_t count = lanes() / 2; count > 0; count /= 2)
+    for (std::int64_t n = 0; n < count; ++n) of[n] = add_neighbours(of[2 * n], of[2 * n + 1]);
+#endif
+  return of[0];
+}
+
+/// scores = <query, key> of `rows` queries with keys [from, until), a vector of keys at a time: their sums of lanes are
+/// then taken together. False where a score is not finite, as where a key holds what is not a number.
 template <int rows, class Number>
 HWY_INLINE bool dots(const DecodeRow* of, const Number* keys, std::int64_t row_of_keys, std::int64_t width,
                      std::int64_t from, std::int64_t until) {
   const Tag d;
   const Vec zero = hn::Zero(d);
   Vec bad = zero;  // 0 times a finite number is 0, and NaN otherwise
-  for (std::int64_t j = from; j < until; ++j) {
-    const Number* HWY_RESTRICT key = keys + j * row_of_keys;
-    fetch_ahead(key, width);
-    // Two sums a row: one would wait for itself.
-    Vec even[rows], odd[rows];
+  for (std::int64_t j = from; j < until; j += lanes()) {
+    Vec sums[rows][hn::MaxLanes(Tag())];
+    for (std::int64_t n = 0; n < lanes(); ++n) {
+      const Number* HWY_RESTRICT key = keys + std::min(j + n, until - 1) * row_of_keys;
+      fetch_ahead(key, width * static_cast<std::int64_t>(sizeof(Number)));
+      // Two sums a row: one would wait for itself.
+      Vec even[rows], odd[rows];
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) even[r] = odd[r] = zero;
-    std::int64_t c = 0;
-    for (; c + lanes() < width; c += 2 * lanes()) {
-      const Vec first = load_as_float(key + c), second = load_as_float(key + c + lanes());
-      bad = hn::MulAdd(zero, first, hn::MulAdd(zero, second, bad));
+      for (int r = 0; r < rows; ++r) even[r] = odd[r] = zero;
+      std::int64_t c = 0;
+      for (; c + lanes() < width; c += 2 * lanes()) {
+        const Vec first = load_as_float(key + c), second = load_as_float(key + c + lanes());
 #pragma GCC unroll 4
-      for (int r = 0; r < rows; ++r) {
-        even[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c), first, even[r]);
-        odd[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c + lanes()), second, odd[r]);
+        for (int r = 0; r < rows; ++r) {
+          even[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c), first, even[r]);
+          odd[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c + lanes()), second, odd[r]);
+        }
       }
-    }
-    if (c < width) {
-      const Vec last = load_as_float(key + c);
-      bad = hn::MulAdd(zero, last, bad);
+      if (c < width) {
+        const Vec last = load_as_float(key + c);
 #pragma GCC unroll 4
-      for (int r = 0; r < rows; ++r) even[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c), last, even[r]);
+        for (int r = 0; r < rows; ++r) even[r] = hn::MulAdd(hn::LoadU(d, of[r].query + c), last, even[r]);
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r) sums[r][n] = hn::Add(even[r], odd[r]);
     }
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) of[r].scores[j] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r], odd[r])));
+    for (int r = 0; r < rows; ++r) {
+      const Vec found = sums_of_lanes(sums[r]);
+      bad = hn::MulAdd(zero, found, bad);
+      hn::BlendedStore(found, hn::FirstN(d, static_cast<std::size_t>(std::min(lanes(), until - j))), d,
+                       of[r].scores + j);
+    }
   }
   return hn::AllTrue(d, hn::Eq(bad, zero));
 }
 
 /// sums += weights times values of the keys [from, until) for `rows` queries, `vectors` of channels from channel c on.
-/// Returns zeros, or NaN where a value is not a number.
+/// The first channels ask for the memory of whole rows, in the order in which it lies.
 template <int rows, int vectors, class Number>
-HWY_INLINE Vec weighted(const DecodeRow* of, float* Partial::*sums, const Number* values, std::int64_t row_of_values,
-                        std::int64_t c, std::int64_t from, std::int64_t until) {
+HWY_INLINE void weighted(const DecodeRow* of, float* Partial::*sums, const Number* values, std::int64_t row_of_values,
+                         std::int64_t channels, std::int64_t c, std::int64_t from, std::int64_t until) {
   const Tag d;
-  const Vec zero = hn::Zero(d);
-  Vec bad = zero;
-  for (std::int64_t begin = from; begin < until; begin += stretch) {
-    Vec sum[rows][vectors];
+  Vec sum[rows][vectors];
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r)
+  for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-      for (int n = 0; n < vectors; ++n) sum[r][n] = zero;
-    for (std::int64_t j = begin; j < std::min(until, begin + stretch); ++j) {
-      const Number* HWY_RESTRICT value = values + j * row_of_values + c;
-      fetch_ahead(value, vectors * lanes());
-      Vec numbers[vectors];
+    for (int n = 0; n < vectors; ++n) sum[r][n] = hn::Zero(d);
+  for (std::int64_t j = from; j < until; ++j) {
+    const Number* HWY_RESTRICT value = values + j * row_of_values + c;
+    if (c == 0) fetch_ahead(value, channels * static_cast<std::int64_t>(sizeof(Number)));
+    Vec numbers[vectors];
 #pragma GCC unroll 4
-      for (int n = 0; n < vectors; ++n) {
-        numbers[n] = load_as_float(value + n * lanes());
-        bad = hn::MulAdd(zero, numbers[n], bad);
-      }
+    for (int n = 0; n < vectors; ++n) numbers[n] = load_as_float(value + n * lanes());
 #pragma GCC unroll 4
-      for (int r = 0; r < rows; ++r) {
-        const Vec weight = hn::Set(d, of[r].scores[j]);
+    for (int r = 0; r < rows; ++r) {
+      const Vec weight = hn::Set(d, of[r].scores[j]);
 #pragma GCC unroll 4
-        for (int n = 0; n < vectors; ++n) sum[r][n] = hn::MulAdd(weight, numbers[n], sum[r][n]);
-      }
+      for (int n = 0; n < vectors; ++n) sum[r][n] = hn::MulAdd(weight, numbers[n], sum[r][n]);
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r)
-#pragma GCC unroll 4
-      for (int n = 0; n < vectors; ++n) {
-        float* to = of[r].part.*sums + c + n * lanes();
-        hn::StoreU(hn::Add(hn::LoadU(d, to), sum[r][n]), d, to);
-      }
   }
-  return bad;
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < vectors; ++n) {
+      float* to = of[r].part.*sums + c + n * lanes();
+      hn::StoreU(hn::Add(hn::LoadU(d, to), sum[r][n]), d, to);
+    }
 }
 
 /// Calls body.operator()<count>() for 1 <= count <= most_rows.
@@ -204,10 +247,15 @@ auto with_rows(std::int64_t count, const Body& body) {
 class DecodeWorker {
  public:
   DecodeWorker(const Attention& call, const std::vector<PackedBias>& biases)
-      : call_(call), keys_(call.width), values_(call.value_width), carried_(call.carried.width) {
+      : call_(call),
+        paired_(takes_pairs(call.q)),
+        keys_(call.width),
+        values_(call.value_width),
+        carried_(call.carried.width) {
     const std::int64_t group = call.key_heads == 0 ? 0 : call.heads / call.key_heads;
     for (std::int64_t m = 0; m < std::min(group, most_members); ++m)
       tiles_.push_back(std::make_unique<ScoreTile>(call, no_panels_, no_pair_panels_, biases, false, no_reach_));
+    if (paired_) weights_ = pairs(std::min(group, most_members) * call.queries * key_tile / 2);
   }
 
   /// Every query of the heads [head, head + members) of one group over the keys [first, last); part(head, query) is
@@ -221,7 +269,13 @@ class DecodeWorker {
       ScoreTile& tile = *tiles_[static_cast<std::size_t>(m)];
       tile.move_to(b, head + m, 0, call_.queries);
       for (std::int64_t r = 0; r < call_.queries; ++r) {
-        const DecodeRow row{tile.queries() + r * tile.query_row(), tile.row(r), part(head + m, r)};
+        DecodeRow row{tile.queries() + r * tile.query_row(), tile.row(r), part(head + m, r)};
+        if (paired_) {
+          row.half_query = call_.q.half + call_.q.at(b, head + m, r);
+          row.factor = tile.query_factor(r);
+          row.weights =
+              reinterpret_cast<BFloat16*>(weights_.get()) + static_cast<std::int64_t>(rows_.size()) * key_tile;
+        }
         *row.part.largest = minus_infinity;
         *row.part.total = 0;
         std::fill(row.part.sums, row.part.sums + values_.channels(), 0.0F);
@@ -261,9 +315,8 @@ class DecodeWorker {
     const auto score = [&](const auto* keys, std::int64_t row) {
       bool finite = true;
       for (std::size_t n = 0; n < rows_.size(); n += most_rows)
-        finite &= with_rows(
-            std::min<std::int64_t>(most_rows, static_cast<std::int64_t>(rows_.size() - n)),
-            [&]<int count>() { return dots<count>(rows_.data() + n, keys, row, keys_.channels(), low, high); });
+        finite &= with_rows(std::min<std::int64_t>(most_rows, static_cast<std::int64_t>(rows_.size() - n)),
+                            [&]<int count>() { return dots_of<count>(rows_.data() + n, keys, row, low, high); });
       return finite;
     };
     if (!keys_.visit(score)) {
@@ -280,6 +333,21 @@ class DecodeWorker {
     if (call_.carried.width > 0) add_carried(members, begin, end, low, high);
   }
 
+  template <int count, class Number>
+  bool dots_of(const DecodeRow* rows, const Number* keys, std::int64_t row, std::int64_t low, std::int64_t high) {
+    if constexpr (std::is_same_v<Number, BFloat16>) {
+      if (paired_ && keys_.pairs()) {
+        const BFloat16* queries[count];
+        float factors[count];
+        float* scores[count];
+        for (int r = 0; r < count; ++r)
+          queries[r] = rows[r].half_query, factors[r] = rows[r].factor, scores[r] = rows[r].scores;
+        return pair_dots(queries, factors, count, keys, row, call_.width, low, high, scores);
+      }
+    }
+    return dots<count>(rows, keys, row, keys_.channels(), low, high);
+  }
+
   /// Row n of the scores becomes weights, zeros where it sees nothing.
   void weigh(std::size_t n, const Tile& tile, std::int64_t low, std::int64_t high) {
     const std::int64_t r = static_cast<std::int64_t>(n) % call_.queries, from = tile.from(r), to = tile.to(r);
@@ -288,7 +356,10 @@ class DecodeWorker {
       for (std::int64_t j = tile.low[r]; j < tile.high[r]; ++j)
         if (keys_.bad(j) && tiles_[0]->mask().sees(r, tile.begin + j)) poisoned_[n] = 1;
     if (from < to) {
-      const float factor = soften(row.scores, from, to, *row.part.largest, *row.part.total);
+      float &largest = *row.part.largest, &total = *row.part.total;
+      const float factor = values_.pairs() && paired_ ? soften_pairs(row.scores, from, to, largest, total, row.weights,
+                                                                     call_.carried.width > 0)
+                                                      : soften(row.scores, from, to, largest, total);
       if (factor != 1) {
         scale_row(row.part.sums, values_.channels(), factor);
         scale_row(row.part.averages, carried_.channels(), factor);
@@ -296,6 +367,11 @@ class DecodeWorker {
     }
     std::fill(row.scores + std::min(low, from), row.scores + from, 0.0F);
     std::fill(row.scores + to, row.scores + std::max(to, high), 0.0F);
+    if (!values_.pairs() || !paired_) return;
+    // Pairs begin at an even key.
+    const std::int64_t first = std::min(round_down(low, 2), from), last = std::max(to, round_up(high, 2));
+    std::fill(row.weights + first, row.weights + from, BFloat16{0});
+    std::fill(row.weights + to, row.weights + last, BFloat16{0});
   }
 
   /// Adds the values of the keys [low, high) to rows [first, last), cleaned where they must be.
@@ -304,18 +380,15 @@ class DecodeWorker {
     before_.clear();
     for (std::size_t n = first; n < last; ++n)
       before_.insert(before_.end(), rows_[n].part.*sums, rows_[n].part.*sums + values.channels());
+    // What is not a number makes its sum so, whatever the weight.
     const auto add_all = [&](const auto* numbers, std::int64_t row) {
-      const Tag d;
-      Vec bad = hn::Zero(d);
       for (std::size_t n = first; n < last; n += most_rows)
-        with_rows(std::min<std::int64_t>(most_rows, static_cast<std::int64_t>(last - n)), [&]<int count>() {
-          std::int64_t c = 0;
-          for (; c + 4 * lanes() <= values.channels(); c += 4 * lanes())
-            bad = hn::Add(bad, weighted<count, 4>(rows_.data() + n, sums, numbers, row, c, low, high));
-          for (; c < values.channels(); c += lanes())
-            bad = hn::Add(bad, weighted<count, 1>(rows_.data() + n, sums, numbers, row, c, low, high));
-        });
-      return hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
+        with_rows(std::min<std::int64_t>(most_rows, static_cast<std::int64_t>(last - n)),
+                  [&]<int count>() { add_to<count>(rows_.data() + n, sums, values, numbers, row, low, high); });
+      bool finite = true;
+      for (std::size_t n = first; n < last; ++n)
+        finite = finite && all_finite(Element::Float32, rows_[n].part.*sums, values.channels());
+      return finite;
     };
     if (values.visit(add_all)) return;
     const float* back = before_.data();
@@ -323,6 +396,27 @@ class DecodeWorker {
       std::copy(back, back + values.channels(), rows_[n].part.*sums);
     values.clean();
     values.visit(add_all);
+  }
+
+  template <int count, class Number>
+  void add_to(const DecodeRow* rows, float* Partial::*sums, const TileRows& values, const Number* numbers,
+              std::int64_t row, std::int64_t low, std::int64_t high) {
+    const std::int64_t channels = values.channels();
+    if constexpr (std::is_same_v<Number, BFloat16>) {
+      if (paired_ && values.pairs()) {
+        const BFloat16* weights[count];
+        float* to[count];
+        for (int r = 0; r < count; ++r) weights[r] = rows[r].weights, to[r] = rows[r].part.*sums;
+        return pair_weighted(weights, count, numbers, row, channels, round_down(low, 2), high, to);
+      }
+    }
+    for (std::int64_t j = low; j < high; j += stretch) {
+      const std::int64_t end = std::min(high, j + stretch);
+      std::int64_t c = 0;
+      for (; c + 4 * lanes() <= channels; c += 4 * lanes())
+        weighted<count, 4>(rows, sums, numbers, row, channels, c, j, end);
+      for (; c < channels; c += lanes()) weighted<count, 1>(rows, sums, numbers, row, channels, c, j, end);
+    }
   }
 
   /// Heads of a group may carry values of their own.
@@ -359,7 +453,9 @@ class DecodeWorker {
   const PairPanels no_pair_panels_;
   const std::optional<Reach> no_reach_;
   std::vector<std::unique_ptr<ScoreTile>> tiles_;  ///< a head each
+  bool paired_;                                    ///< keys and values that are bf16 and wide enough are taken in pairs
   TileRows keys_, values_, carried_;
+  Pairs weights_;  ///< (rows, key_tile) bf16 numbers
   std::int64_t b_ = 0, key_head_ = 0;
   std::vector<DecodeRow> rows_;  ///< (heads, queries)
   std::vector<char> poisoned_;

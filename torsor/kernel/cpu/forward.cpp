@@ -170,10 +170,11 @@ class ForwardWorker {
   void add_weighted(const Rows& values, std::int64_t head, float* sums) {
     const Tile& tile = tile_.tile();
     for (std::int64_t j = 0; j < tile.end - tile.begin; j += stretch) {
-      const RowSpan rows = tile_.rows_of(j, j + stretch);
-      product<true>(tile_.row(rows.first) + j, key_tile, 1, values.at(tile.b, head, tile.begin + j), values.row(),
-                    std::min(stretch, tile.end - tile.begin - j), sums + rows.first * values.channels, values.channels,
-                    rows.count(), values.channels);
+      tile_.for_each_group(j, stretch, [&](const RowSpan& rows, std::int64_t seen) {
+        product<true>(tile_.row(rows.first) + j, key_tile, 1, values.at(tile.b, head, tile.begin + j), values.row(),
+                      std::min(seen, tile.end - tile.begin - j), sums + rows.first * values.channels, values.channels,
+                      rows.count(), values.channels);
+      });
     }
   }
 
@@ -182,12 +183,13 @@ class ForwardWorker {
     const Tile& tile = tile_.tile();
     const PairRows& values = packed_.pair_values;
     for (std::int64_t j = 0; j < tile.end - tile.begin; j += 2 * stretch) {
-      const RowSpan rows = tile_.rows_of(j, j + 2 * stretch);
-      const std::int64_t count = std::min(2 * stretch, tile.end - tile.begin - j);
-      pair_product(weights_.get() + (rows.first * key_tile + j) / 2, key_tile / 2, 1,
-                   values.at(tile.b, tile_.key_head(), tile.begin + j), values.channels, (count + 1) / 2,
-                   sums_.get() + rows.first * values.channels, values.channels, rows.count(), values.channels, nullptr,
-                   true);
+      tile_.for_each_group(j, 2 * stretch, [&](const RowSpan& rows, std::int64_t seen) {
+        const std::int64_t count = std::min(seen, tile.end - tile.begin - j);
+        pair_product(weights_.get() + (rows.first * key_tile + j) / 2, key_tile / 2, 1,
+                     values.at(tile.b, tile_.key_head(), tile.begin + j), values.channels, (count + 1) / 2,
+                     sums_.get() + rows.first * values.channels, values.channels, rows.count(), values.channels,
+                     nullptr, true);
+      });
     }
   }
 

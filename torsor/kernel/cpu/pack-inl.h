@@ -1,6 +1,5 @@
 // Operands laid out for the register tiles. Included inside an instruction set by the kernels.
 #include <hwy/aligned_allocator.h>
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -38,15 +37,6 @@ HWY_INLINE Vec load_as_float(const BFloat16* from) {
   const hn::Rebind<std::uint16_t, Tag> narrow;
   const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
-}
-
-/// Asks for the row of numbers that lies a page behind: memory then works while arithmetic does, and goes on where the
-/// processor's own guesses end, at the end of a page.
-template <class Number>
-HWY_INLINE void fetch_ahead(const Number* row, std::int64_t count) {
-  const char* ahead = reinterpret_cast<const char*>(row) + 4096;
-  const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(Number));
-  for (std::int64_t byte = 0; byte < bytes; byte += 64) hwy::Prefetch(ahead + byte);
 }
 
 /// bf16 numbers as float32.
@@ -99,32 +89,36 @@ struct Panels {
 /// to[c * panel + t] = rows[t][c] for t < tokens, 0 for the rest of the panel.
 inline HWY_NOINLINE void transpose_panel(const float* rows, std::int64_t row, std::int64_t tokens, std::int64_t width,
                                          float* to, std::int64_t panel) {
-  std::int64_t t = 0;
+  std::int64_t whole = 0;  // tokens done four at a time
 #if HWY_TARGET != HWY_SCALAR
   const hn::CappedTag<float, 4> d;
   const hn::RepartitionToWide<decltype(d)> wide;
-  // Four tokens by four channels at a time.
-  for (; t + 4 <= tokens; t += 4) {
-    const float* from = rows + t * row;
-    std::int64_t c = 0;
-    for (; c + 4 <= width; c += 4) {
-      const auto r0 = hn::LoadU(d, from + c), r1 = hn::LoadU(d, from + row + c), r2 = hn::LoadU(d, from + 2 * row + c),
-                 r3 = hn::LoadU(d, from + 3 * row + c);
-      const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)),
-                 low23 = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3)),
-                 high01 = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)),
-                 high23 = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
-      float* place = to + c * panel + t;
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, low01, low23)), d, place);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23)), d, place + panel);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, high01, high23)), d, place + 2 * panel);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23)), d, place + 3 * panel);
+  whole = round_down(tokens, 4);
+  // A cache line of channels at a time: what is written then stays in the first cache until its lines are full.
+  for (std::int64_t begin = 0; begin < width; begin += 16) {
+    const std::int64_t end = std::min(width, begin + 16);
+    for (std::int64_t t = 0; t < whole; t += 4) {
+      const float* from = rows + t * row;
+      std::int64_t c = begin;
+      for (; c + 4 <= end; c += 4) {
+        const auto r0 = hn::LoadU(d, from + c), r1 = hn::LoadU(d, from + row + c),
+                   r2 = hn::LoadU(d, from + 2 * row + c), r3 = hn::LoadU(d, from + 3 * row + c);
+        const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)),
+                   low23 = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3)),
+                   high01 = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)),
+                   high23 = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
+        float* place = to + c * panel + t;
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, low01, low23)), d, place);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23)), d, place + panel);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, high01, high23)), d, place + 2 * panel);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23)), d, place + 3 * panel);
+      }
+      for (; c < end; ++c)
+        for (std::int64_t n = 0; n < 4; ++n) to[c * panel + t + n] = from[n * row + c];
     }
-    for (; c < width; ++c)
-      for (std::int64_t n = 0; n < 4; ++n) to[c * panel + t + n] = from[n * row + c];
   }
 #endif
-  for (; t < panel; ++t)
+  for (std::int64_t t = whole; t < panel; ++t)
     for (std::int64_t c = 0; c < width; ++c) to[c * panel + t] = t < tokens ? rows[t * row + c] : 0.0F;
 }
 

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "torsor/kernel/cpu/fetch.h"
+
 #if HWY_ARCH_X86_64 && (HWY_COMPILER_GCC_ACTUAL >= 1000 || HWY_COMPILER_CLANG >= 1000)
 #define TORSOR_HAS_PAIRS 1
 #include <immintrin.h>
@@ -118,6 +120,118 @@ HWY_INLINE __m512 power_of_two(__m512 y) {
 
 constexpr float log2_e = 1.44269504F;
 
+/// Sums of neighbours: eight of a's, then eight of b's.
+HWY_INLINE __m512 add_neighbours(__m512 a, __m512 b) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  const __m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+  return _mm512_add_ps(_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b));
+}
+
+HWY_INLINE __m512bh load_pairs(const BFloat16* from) { return as_pairs(_mm512_loadu_si512(from)); }
+
+/// pair_dots of a number of rows known to the compiler: sixteen keys at a time, whose sums of lanes then cost three
+/// instructions a key instead of eight.
+template <int rows>
+HWY_INLINE bool dots_of(const BFloat16* const* queries, const float* factors, const BFloat16* keys, std::int64_t row,
+                        std::int64_t width, std::int64_t from, std::int64_t until, float* const* scores) {
+  __m512 bad = _mm512_setzero_ps();  // 0 times a finite number is 0, and NaN otherwise
+  for (std::int64_t j = from; j < until; j += 16) {
+    __m512 sums[rows][16];
+    for (int n = 0; n < 16; ++n) {
+      const BFloat16* key = keys + std::min(j + n, until - 1) * row;
+      fetch_ahead(key, 2 * width);
+      __m512 sum[rows];
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r) sum[r] = _mm512_setzero_ps();
+      for (std::int64_t c = 0; c < width; c += 32) {
+        const __m512bh numbers = load_pairs(key + c);
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; ++r) sum[r] = _mm512_dpbf16_ps(sum[r], numbers, load_pairs(queries[r] + c));
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r) sums[r][n] = sum[r];
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 4
+      for (int count = 8; count > 0; count /= 2)
+#pragma GCC unroll 8
+        for (int n = 0; n < count; ++n) sums[r][n] = add_neighbours(sums[r][2 * n], sums[r][2 * n + 1]);
+      const __m512 found = _mm512_mul_ps(sums[r][0], _mm512_set1_ps(factors[r]));
+      bad = _mm512_fmadd_ps(_mm512_setzero_ps(), found, bad);
+      const std::int64_t left = until - j;
+      _mm512_mask_storeu_ps(scores[r] + j, static_cast<__mmask16>(left >= 16 ? 0xffffU : (1U << left) - 1U), found);
+    }
+  }
+  return _mm512_cmp_ps_mask(bad, bad, _CMP_UNORD_Q) == 0;
+}
+
+/// pair_weighted of `vectors` times 32 channels from channel c on; the first channels ask for the memory of whole rows.
+template <int rows, int vectors>
+HWY_INLINE void weighted_of(const BFloat16* const* weights, const BFloat16* values, std::int64_t row,
+                            std::int64_t width, std::int64_t c, std::int64_t from, std::int64_t until,
+                            float* const* sums) {
+  // Interleaving two rows leaves four channels of the lower and four of the upper half in turn.
+  const __m512i first = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
+  const __m512i second = _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 27, 26, 25, 24, 11, 10, 9, 8);
+  __m512 low[rows][vectors], high[rows][vectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < vectors; ++n) low[r][n] = high[r][n] = _mm512_setzero_ps();
+  for (std::int64_t j = from; j < until; j += 2) {
+    // An odd last key stands for the one behind it, whose weight is 0.
+    const BFloat16 *one = values + j * row + c, *two = j + 1 < until ? one + row : one;
+    if (c == 0) {
+      fetch_ahead(one, 2 * width);
+      fetch_ahead(two, 2 * width);
+    }
+    __m512bh lower[vectors], upper[vectors];
+#pragma GCC unroll 4
+    for (int n = 0; n < vectors; ++n) {
+      const __m512i a = _mm512_loadu_si512(one + 32 * n), b = _mm512_loadu_si512(two + 32 * n);
+      lower[n] = as_pairs(_mm512_unpacklo_epi16(a, b));
+      upper[n] = as_pairs(_mm512_unpackhi_epi16(a, b));
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      int pair;
+      std::memcpy(&pair, weights[r] + j, sizeof pair);
+      const __m512bh weight = as_pairs(_mm512_set1_epi32(pair));
+#pragma GCC unroll 4
+      for (int n = 0; n < vectors; ++n) {
+        low[r][n] = _mm512_dpbf16_ps(low[r][n], weight, lower[n]);
+        high[r][n] = _mm512_dpbf16_ps(high[r][n], weight, upper[n]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < vectors; ++n) {
+      float* to = sums[r] + c + 32 * n;
+      const __m512 a = _mm512_permutex2var_ps(low[r][n], first, high[r][n]),
+                   b = _mm512_permutex2var_ps(low[r][n], second, high[r][n]);
+      _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), a));
+      _mm512_storeu_ps(to + 16, _mm512_add_ps(_mm512_loadu_ps(to + 16), b));
+    }
+}
+
+/// Calls body.operator()<rows>() for 1 <= rows <= most_pair_rows.
+template <class Body>
+HWY_INLINE auto with_pair_rows(int rows, const Body& body) {
+  switch (rows) {
+    case 1:
+      return body.template operator()<1>();
+    case 2:
+      return body.template operator()<2>();
+    case 3:
+      return body.template operator()<3>();
+    default:
+      return body.template operator()<4>();
+  }
+}
+
 HWY_INLINE void store_halves(BFloat16* to, __m512 values) {
   const __m256bh halves = _mm512_cvtneps_pbh(values);
   std::memcpy(to, &halves, sizeof halves);
@@ -145,6 +259,27 @@ void pair_product(const Pair* left, std::int64_t left_row, std::int64_t left_col
     default:
       return;
   }
+}
+
+bool pair_dots(const BFloat16* const* queries, const float* factors, int rows, const BFloat16* keys, std::int64_t row,
+               std::int64_t width, std::int64_t from, std::int64_t until, float* const* scores) {
+  return with_pair_rows(
+      rows, [&]<int count>() { return dots_of<count>(queries, factors, keys, row, width, from, until, scores); });
+}
+
+void pair_weighted(const BFloat16* const* weights, int rows, const BFloat16* values, std::int64_t row,
+                   std::int64_t width, std::int64_t from, std::int64_t until, float* const* sums) {
+  with_pair_rows(rows, [&]<int count>() {
+    constexpr int most = count > 2 ? 2 : 4;  // sixteen sums, or a row's whole width
+    constexpr std::int64_t stretch = 64;     // keys whose sum is taken before it joins a longer one
+    for (std::int64_t j = from; j < until; j += stretch) {
+      const std::int64_t end = std::min(until, j + stretch);
+      std::int64_t c = 0;
+      for (; c + 32 * most <= width; c += 32 * most)
+        weighted_of<count, most>(weights, values, row, width, c, j, end, sums);
+      for (; c < width; c += 32) weighted_of<count, 1>(weights, values, row, width, c, j, end, sums);
+    }
+  });
 }
 
 float soften_pairs(float* scores, std::int64_t from, std::int64_t to, float& largest, float& total, BFloat16* weights,
@@ -227,6 +362,12 @@ bool has_pair_products() { return false; }
 // Nobody calls these where the check above says no.
 void pair_product(const Pair*, std::int64_t, std::int64_t, const Pair*, std::int64_t, std::int64_t, float*,
                   std::int64_t, std::int64_t, std::int64_t, const float*, bool) {}
+bool pair_dots(const BFloat16* const*, const float*, int, const BFloat16*, std::int64_t, std::int64_t, std::int64_t,
+               std::int64_t, float* const*) {
+  return true;
+}
+void pair_weighted(const BFloat16* const*, int, const BFloat16*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                   float* const*) {}
 float soften_pairs(float*, std::int64_t, std::int64_t, float&, float&, BFloat16*, bool) { return 1; }
 void weigh_pairs(const SlopeRow&, const SlopeRow&, std::int64_t, Pair*, Pair*, bool) {}
 

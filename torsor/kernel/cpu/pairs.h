@@ -32,6 +32,19 @@ void pair_product(const Pair* left, std::int64_t left_row, std::int64_t left_col
 float soften_pairs(float* scores, std::int64_t from, std::int64_t to, float& largest, float& total, BFloat16* weights,
                    bool keep);
 
+/// Queries that read keys and values together in one pass.
+constexpr int most_pair_rows = 4;
+
+/// scores[r][j] = factors[r] <queries[r], key j> of `rows` <= most_pair_rows queries with the keys [from, until), keys
+/// + j * row each. The width is a multiple of 32. False where a score is not finite.
+bool pair_dots(const BFloat16* const* queries, const float* factors, int rows, const BFloat16* keys, std::int64_t row,
+               std::int64_t width, std::int64_t from, std::int64_t until, float* const* scores);
+
+/// sums[r] += the sum over the keys [from, until) of weights[r][j] times value j, values + j * row each. `from` is
+/// even, an odd last key has a weight of 0 behind it; the width is a multiple of 32.
+void pair_weighted(const BFloat16* const* weights, int rows, const BFloat16* values, std::int64_t row,
+                   std::int64_t width, std::int64_t from, std::int64_t until, float* const* sums);
+
 /// One row of a tile in the backward pass.
 struct SlopeRow {
   float* scores = nullptr;  ///< in: scores; out: weights where `keep`

@@ -110,16 +110,16 @@ class ScoreTile {
     const std::int64_t panel = panel_tokens();
     place(begin, end);
     for (std::int64_t c = 0; c < tile_.width; c += panel) {
-      const RowSpan rows = rows_of(c, c + panel);
-      if (paired_) {
-        pair_product(pair_queries_.get() + rows.first * pair_keys_.width, pair_keys_.width, 1,
-                     pair_keys_.at(tile_.b, key_head_, begin + c), panel, pair_keys_.width, row(rows.first) + c,
-                     key_tile, rows.count(), panel, factors_ + rows.first, false);
-        continue;
-      }
-      const float* keys = keys_.at(tile_.b, key_head_, begin);
-      product<false>(queries_.get() + rows.first * query_row_, query_row_, 1, keys + c * call_.width, panel,
-                     call_.width, row(rows.first) + c, key_tile, rows.count(), panel);
+      for_each_group(c, panel, [&](const RowSpan& rows, std::int64_t seen) {
+        if (paired_)
+          pair_product(pair_queries_.get() + rows.first * pair_keys_.width, pair_keys_.width, 1,
+                       pair_keys_.at(tile_.b, key_head_, begin + c), panel, pair_keys_.width, row(rows.first) + c,
+                       key_tile, rows.count(), seen, factors_ + rows.first, false);
+        else
+          product<false>(queries_.get() + rows.first * query_row_, query_row_, 1,
+                         keys_.at(tile_.b, key_head_, begin) + c * call_.width, panel, call_.width, row(rows.first) + c,
+                         key_tile, rows.count(), seen);
+      });
     }
     finish();
   }
@@ -142,6 +142,24 @@ class ScoreTile {
     while (span.last > span.first && !sees(span.last - 1)) --span.last;
     span.first = round_down(span.first, tile_rows);
     return span;
+  }
+
+  /// The same rows in register tiles: body(rows, seen) with the keys [from, from + seen) that these rows see a part
+  /// of, seen <= count in whole vectors. Along the diagonal a tile of rows has nothing to do with half of its keys.
+  template <class Body>
+  void for_each_group(std::int64_t from, std::int64_t count, const Body& body) const {
+    const RowSpan all = rows_of(from, from + count);
+    const auto seen_from = [&](std::int64_t first) {
+      std::int64_t last = from;
+      for (std::int64_t r = first; r < std::min(all.last, first + tile_rows); ++r) last = std::max(last, tile_.to(r));
+      return std::min(count, last - from);
+    };
+    for (RowSpan rows{all.first, all.first}; rows.first < all.last; rows.first = rows.last) {
+      const std::int64_t seen = seen_from(rows.first);
+      do rows.last = std::min(all.last, rows.last + tile_rows);
+      while (rows.last < all.last && seen_from(rows.last) == seen);
+      if (seen > 0) body(rows, seen);
+    }
   }
 
   float* row(std::int64_t r) { return scores_.get() + r * key_tile; }
