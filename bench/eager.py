@@ -30,6 +30,7 @@ class Eager:
         self.width = weights["model.embed_tokens.weight"].shape[1]
         self.head_dim = weights["model.layers.0.self_attn.q_proj.weight"].shape[0] // heads
         self.tables = {}
+        self.constants = {}
 
     def norm(self, x, name):
         return F.rms_norm(x, (x.shape[-1],), self.w[name], 1e-5)
@@ -44,27 +45,39 @@ class Eager:
         return self.tables[length]
 
     def bias(self, length, layer):
-        distance = torch.arange(length)[:, None] - torch.arange(length)[None, :]
+        """The bias with its causal mask. What is constant is made once, as a careful user would."""
+        if length not in self.constants:
+            distance = torch.arange(length)[:, None] - torch.arange(length)[None, :]
+            self.constants[length] = distance, distance < 0, self.constant(distance)
+        distance, hidden, constant = self.constants[length]
+        if self.encoding in ("alibi", "sandwich"):
+            return constant
+        prefix = f"model.layers.{layer}.self_attn.position.{self.encoding}."
+        if self.encoding == "kerple":
+            r1, r2 = (self.w[prefix + n].clamp(min=0.01)[:, None, None] for n in ("r1", "r2"))
+            bias = -r1 * torch.log1p(r2 * distance.abs())
+        elif self.encoding == "fire":
+            w = {n: self.w[prefix + n] for n in ("w1", "b1", "w2", "b2", "c", "mu")}
+            reach = torch.maximum(torch.arange(length).float(), (w["mu"] * 512).abs())
+            u = torch.log1p((w["c"] * distance).abs()) / (torch.log1p((w["c"] * reach).abs()) + 1e-6)[:, None]
+            units = F.relu(u[..., None] * w["w1"] + w["b1"])
+            bias = F.linear(units, w["w2"], w["b2"]).permute(2, 0, 1)
+        else:
+            bias = self.w[prefix + "table"][constant].permute(2, 0, 1)
+        return bias.masked_fill(hidden, float("-inf"))[None]
+
+    def constant(self, distance):
+        """What of a bias no training changes: alibi's and sandwich's mask, t5's rows of its table."""
+        if self.encoding == "t5":
+            return t5_bucket(distance.clamp(min=0))
         if self.encoding == "alibi":
             slopes = torch.tensor([2.0 ** (-8 * (h + 1) / self.heads) for h in range(self.heads)])
             bias = -slopes[:, None, None] * distance.abs()
-        elif self.encoding == "kerple":
-            r1, r2 = (self.w[f"model.layers.{layer}.self_attn.position.kerple.{n}"].clamp(min=0.01)[:, None, None] for n in ("r1", "r2"))
-            bias = -r1 * torch.log1p(r2 * distance.abs())
-        elif self.encoding == "sandwich":  # a constant, so made once
-            if length not in self.tables:
-                waves = sum(torch.cos(distance / 10000.0 ** (c / 128)) for c in range(0, 128, 2))
-                self.tables[length] = torch.stack([waves * self.heads / (8 * (h + 1)) for h in range(self.heads)]).float()
-            bias = self.tables[length]
-        elif self.encoding == "fire":
-            w = {n: self.w[f"model.layers.{layer}.self_attn.position.fire.{n}"] for n in ("w1", "b1", "w2", "b2", "c", "mu")}
-            reach = torch.maximum(torch.arange(length).float(), (w["mu"] * 512).abs())
-            u = torch.log1p((w["c"] * distance).abs()) / (torch.log1p((w["c"] * reach).abs()) + 1e-6)[:, None]
-            hidden = F.relu(u[..., None] * w["w1"] + w["b1"])
-            bias = F.linear(hidden, w["w2"], w["b2"]).permute(2, 0, 1)
+        elif self.encoding == "sandwich":
+            waves = sum(torch.cos(distance / 10000.0 ** (c / 128)) for c in range(0, 128, 2))
+            bias = torch.stack([waves * self.heads / (8 * (h + 1)) for h in range(self.heads)]).float()
         else:
-            table = self.w[f"model.layers.{layer}.self_attn.position.t5.table"]
-            bias = table[t5_bucket(distance.clamp(min=0))].permute(2, 0, 1)
+            return None
         return bias.masked_fill(distance < 0, float("-inf"))[None]
 
     def loss(self, windows):

@@ -266,27 +266,19 @@ class BiasGradients {
         *of_c += slope[piece] * by_rate / reach;
       };
       if (BiasTiles::in_runs(form)) {
-        const float* HWY_RESTRICT logs = tiles_.curve(form, n, tile, r);
-        // d ln(1 + |c n|) / dc = (1 - exp(-L)) / c
+        const float *HWY_RESTRICT logs = tiles_.curve(form, n, tile, r),
+                                  *HWY_RESTRICT rates = tiles_.rate(form, n, tile, r);
         tiles_.for_each_piece(form, n, tile, r, [&](std::int64_t piece, std::int64_t j, std::int64_t end) {
           Vec plain = hn::Zero(d), by_log = hn::Zero(d), by_rate = hn::Zero(d);
-          const Vec one = hn::Set(d, 1.0F);
-          for (; j + lanes() <= end; j += lanes()) {
-            const Vec here = hn::LoadU(d, ds + j), log = hn::LoadU(d, logs + j);
+          for (std::int64_t v = round_down(j, lanes()); v < end; v += lanes()) {
+            const Vec here = hn::IfThenElseZero(within(v, j, end), hn::LoadU(d, ds + v));
             plain = hn::Add(plain, here);
-            by_log = hn::MulAdd(here, log, by_log);
-            by_rate = hn::MulAdd(here, hn::Sub(one, exp_below_zero(hn::Neg(log))), by_rate);
+            by_log = hn::MulAdd(here, hn::LoadU(d, logs + v), by_log);
+            by_rate = hn::MulAdd(here, hn::LoadU(d, rates + v), by_rate);
           }
-          double sums[3] = {static_cast<double>(hn::GetLane(hn::SumOfLanes(d, plain))),
-                            static_cast<double>(hn::GetLane(hn::SumOfLanes(d, by_log))),
-                            static_cast<double>(hn::GetLane(hn::SumOfLanes(d, by_rate)))};
-          for (; j < end; ++j) {
-            const auto here = static_cast<double>(ds[j]), log = static_cast<double>(logs[j]);
-            sums[0] += here;
-            sums[1] += here * log;
-            sums[2] -= here * std::expm1(-log);
-          }
-          put(piece, sums[0], sums[1], sums[2] / c);
+          put(piece, static_cast<double>(hn::GetLane(hn::SumOfLanes(d, plain))),
+              static_cast<double>(hn::GetLane(hn::SumOfLanes(d, by_log))),
+              static_cast<double>(hn::GetLane(hn::SumOfLanes(d, by_rate))) / c);
         });
         continue;
       }

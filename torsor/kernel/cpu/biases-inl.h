@@ -57,9 +57,11 @@ struct TwoFloats {
 
 /// What a call's biases need once, whoever computes.
 struct PackedBias {
-  Panels key, right;         ///< of a path or product, and of its factor
-  std::vector<float> curve;  ///< ln(1 + |c n|) at falling whole distances, of a piecewise form
-  std::int64_t most = 0;     ///< the first of them
+  Panels key, right;  ///< of a path or product, and of its factor
+  /// Of a piecewise form, at falling whole distances, with a vector of zeros on either side: ln(1 + |c n|), and |c n| /
+  /// (1 + |c n|), which is its derivative by c, times c.
+  std::vector<float> curve, rate;
+  std::int64_t most = 0;  ///< the first distance
 };
 
 HWY_INLINE const Positions* positions_of(const Bias& bias) {
@@ -87,10 +89,14 @@ inline HWY_NOINLINE std::vector<PackedBias> pack_biases(const Attention& call, c
       const auto [least, most] = std::minmax_element(form->first_distance, form->first_distance + call.batch);
       packed.most = *most + call.queries - 1;
       const std::int64_t last = *least - call.keys + 1;
-      packed.curve.resize(static_cast<std::size_t>(packed.most - last + 1));
-      for (std::size_t s = 0; s < packed.curve.size(); ++s)
-        packed.curve[s] = static_cast<float>(
-            std::log1p(std::abs(form->c * static_cast<double>(packed.most - static_cast<std::int64_t>(s)))));
+      const std::int64_t count = packed.most - last + 1;
+      packed.curve.resize(static_cast<std::size_t>(count + 2 * lanes()));
+      packed.rate.resize(packed.curve.size());
+      for (std::int64_t s = 0; s < count; ++s) {
+        const double product = std::abs(form->c * static_cast<double>(packed.most - s));
+        packed.curve[static_cast<std::size_t>(lanes() + s)] = static_cast<float>(std::log1p(product));
+        packed.rate[static_cast<std::size_t>(lanes() + s)] = static_cast<float>(product / (1 + product));
+      }
     }
   }
   return all;
@@ -114,6 +120,14 @@ HWY_INLINE Vec log_sigmoid(Vec z, Vec& rate) {
   p = hn::MulAdd(p, t, hn::Set(d, 2.0F));
   rate = hn::Div(hn::IfThenElse(hn::Lt(z, zero), one, e), hn::Add(one, e));
   return hn::NegMulAdd(p, s, hn::Min(z, zero));
+}
+
+/// The lanes of the vector at v that lie in [from, until).
+HWY_INLINE hn::Mask<Tag> within(std::int64_t v, std::int64_t from, std::int64_t until) {
+  const auto first = [](std::int64_t count) {
+    return hn::FirstN(Tag(), static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, lanes())));
+  };
+  return hn::AndNot(first(from - v), first(until - v));
 }
 
 /// The biases of one worker: what it keeps from tile to tile, and its scratch space.
@@ -254,8 +268,11 @@ class BiasTiles {
       if (piece == form.pieces - 1) return farthest;
       return static_cast<std::int64_t>(std::min(std::floor(bends[piece]), static_cast<double>(farthest)));
     };
-    std::int64_t before = -1;  // largest distance of the pieces so far
-    for (std::int64_t piece = 0; piece < form.pieces; ++piece) {
+    // A tile far from the diagonal lies in a piece or two: the others are not looked at.
+    const std::int64_t nearest = std::max<std::int64_t>({0, at_first - high + 1, low - at_first});
+    std::int64_t before = nearest - 1;  // largest distance of the pieces so far
+    for (std::int64_t piece = std::lower_bound(bends, bends + form.pieces - 1, static_cast<double>(nearest)) - bends;
+         piece < form.pieces && before < farthest; ++piece) {
       const std::int64_t last = reaches(piece);
       if (last <= before) continue;
       // before < |n| <= last, on either side.
@@ -267,9 +284,15 @@ class BiasTiles {
     }
   }
 
-  /// ln(1 + |c n|) of the tile's first key in row r, and on from there with the keys.
+  /// What PackedBias holds of the tile's first key in row r, and on from there with the keys.
   const float* curve(const Piecewise& form, std::size_t n, const Tile& tile, std::int64_t r) const {
-    return packed_[n].curve.data() + packed_[n].most - (form.first_distance[tile.b] + tile.first + r - tile.begin);
+    return packed_[n].curve.data() + place_of(form, n, tile, r);
+  }
+  const float* rate(const Piecewise& form, std::size_t n, const Tile& tile, std::int64_t r) const {
+    return packed_[n].rate.data() + place_of(form, n, tile, r);
+  }
+  std::int64_t place_of(const Piecewise& form, std::size_t n, const Tile& tile, std::int64_t r) const {
+    return lanes() + packed_[n].most - (form.first_distance[tile.b] + tile.first + r - tile.begin);
   }
   /// The piece that u lies in.
   static std::int64_t piece_of(const Piecewise& form, double u) {
@@ -391,9 +414,10 @@ class BiasTiles {
         for_each_piece(form, n, tile, r, [&](std::int64_t piece, std::int64_t j, std::int64_t end) {
           const auto slope = static_cast<float>(slopes[piece] / reach), level = static_cast<float>(levels[piece]);
           const Vec by = hn::Set(d, slope), up = hn::Set(d, level);
-          for (; j + lanes() <= end; j += lanes())
-            hn::StoreU(hn::Add(hn::MulAdd(by, hn::LoadU(d, logs + j), up), hn::LoadU(d, scores + j)), d, scores + j);
-          for (; j < end; ++j) scores[j] += slope * logs[j] + level;
+          for (std::int64_t v = round_down(j, lanes()); v < end; v += lanes()) {
+            const Vec value = hn::IfThenElseZero(within(v, j, end), hn::MulAdd(by, hn::LoadU(d, logs + v), up));
+            hn::StoreU(hn::Add(value, hn::LoadU(d, scores + v)), d, scores + v);
+          }
         });
         continue;
       }
