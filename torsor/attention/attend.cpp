@@ -257,9 +257,8 @@ CoreInput ask_for_core(const Encoding& encoding, const Question& question, const
   return input;
 }
 
-/// Below so many keys libtorch's own attention trains faster than the fused kernel, which packs its operands first;
-/// bench/README.md has the figures.
-static constexpr std::int64_t fewest_fused_keys = 512;
+/// Below so many keys a call without a bias is as fast in libtorch's own attention; bench/README.md has the figures.
+static constexpr std::int64_t fewest_fused_keys = 64;
 
 Attended run_core(const CoreInput& input, Path path) {
   if (path == Path::Reference) return reference_attention(input);
