@@ -54,11 +54,32 @@ const std::vector<EncodingCase>& case_table() {
       {.expression = "cope(length=4)", .trained = true, .needs_causal = true},
       {.expression = "txl", .trained = true},
       {.expression = "txl(order=interleaved)", .head_dim = 6, .trained = true},
+      {.expression = "fox", .trained = true, .hidden = true, .needs_causal = true},
+      {.expression = "grape-a", .heads = {{2, 2}, {6, 3}, {3, 1}}},
+      {.expression = "grape-a(learn_slopes=true)", .trained = true},
+      {.expression = "grape-a(gate=k)", .trained = true, .needs_causal = true},
+      {.expression = "grape-a(gate=q, learn_slopes=true)", .trained = true, .needs_causal = true},
+      {.expression = "grape-a(gate=qk)", .trained = true, .needs_causal = true},
+      {.expression = "grape-a(gate=qk, variant=paper)", .trained = true, .needs_causal = true},
+      {.expression = "grape-ap", .trained = true, .relative = false, .hidden = true, .needs_causal = true},
+      {.expression = "grape-ap(width=4, variant=paper, learn_alpha=true)",
+       .trained = true,
+       .relative = false,
+       .hidden = true,
+       .needs_causal = true},
+      {.expression = "grape-ap(width=6, variant=relative)", .trained = true, .hidden = true, .needs_causal = true},
+      {.expression = "grape-ap(tie=k)", .relative = false, .needs_causal = true},
 
       {.expression = "rope + alibi"},
       {.expression = "rope + logn", .relative = false},
       {.expression = "rope + t5(buckets=8, max_distance=16) + t5(buckets=4, max_distance=8)", .trained = true},
       {.expression = "rope + cope(length=4)", .trained = true, .needs_causal = true},
+      {.expression = "rope + grape-ap", .trained = true, .relative = false, .hidden = true, .needs_causal = true},
+      {.expression = "fox + t5(buckets=8, max_distance=16)", .trained = true, .hidden = true, .needs_causal = true},
+      {.expression = "rope + fox + grape-a(gate=qk) + grape-ap(width=4, variant=relative)",
+       .trained = true,
+       .hidden = true,
+       .needs_causal = true},
       {.expression = "rope(dim=4) + rope(base=100, dim=4, part=suffix)"},
       {.expression = "rope(allow=absolute) + sinusoidal", .relative = false, .absolute = true},
       {.expression = "dynamic(rope, factor=2) + kerple", .trained = true, .relative = false, .length_dependent = true},
@@ -72,6 +93,16 @@ const std::vector<EncodingCase>& case_table() {
       {.expression = "heads(yarn(rope(base=50), factor=40, mscale=1, mscale_all_dim=0.5) * 2, txl * 2)",
        .trained = true,
        .heads = {{4, 4}, {4, 2}}},
+      {.expression = "heads(fox * 2, grape-a(gate=k) * 4)",
+       .trained = true,
+       .hidden = true,
+       .needs_causal = true,
+       .heads = {{6, 3}, {6, 6}}},
+      {.expression = "layers(rope, fox, grape-ap(width=4))",
+       .trained = true,
+       .relative = false,
+       .hidden = true,
+       .needs_causal = true},
       {.expression = "layers(rope, fire(hidden=4, length=6) * 2)", .trained = true, .relative = false},
   };
   return table;
@@ -83,6 +114,7 @@ std::ostream& operator<<(std::ostream& out, const EncodingCase& one) {
   out << (one.relative ? ", relative" : ", not relative");
   if (one.length_dependent) out << ", length-dependent";
   if (one.absolute) out << ", absolute";
+  if (one.hidden) out << ", reads x";
   if (one.needs_causal) out << ", causal only";
   out << ", positions to " << one.farthest << ", heads";
   for (const HeadCounts& counts : one.heads) out << ' ' << counts.heads << ':' << counts.kv_heads;
