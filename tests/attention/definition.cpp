@@ -119,6 +119,7 @@ PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::i
   tokens.value_dim = call.value_dim;
   tokens.head = h;
   tokens.layer = call.layer;
+  tokens.scale = pair.scale * factor;
   if (!seen.empty()) {
     tokens.own = token_of(call, b, h, std::clamp<std::int64_t>(own_token(call, b, i), 0, call.keys - 1));
     tokens.own.position = pair.pq[0];

@@ -49,11 +49,13 @@ TEST(RunningSum, IsOfTheOwnDocumentAlone) {
     for (const at::Tensor& documents : {at::Tensor(), kDocuments}) {
       const Side side = side_of(3, 12, documents, lengths);
       NamedTensors state;
-      const at::Tensor wanted = plain(values, side), found = running_sum(values, side, "sum", state);
+      const group::RunningSums sums = running_sum(values, side, "sum", state);
+      const at::Tensor wanted = plain(values, side), &found = sums.through;
       at::Tensor there = at::ones({3, 1, 12}, at::kBool);
       if (documents.defined()) there = documents.ne(-1).unsqueeze(1);
       if (lengths.defined()) there = there.logical_and(at::arange(12).lt(lengths.view({3, 1, 1})));
       EXPECT_LE(((found - wanted) * there).abs().max().item<double>(), 1e-14);
+      EXPECT_LE(((sums.before + values - wanted) * there).abs().max().item<double>(), 1e-14);
       EXPECT_EQ(found.scalar_type(), at::kDouble);
     }
 }
@@ -66,7 +68,8 @@ TEST(RunningSum, GoesOnWhereItStopped) {
     for (std::int64_t t = 0; t < 12; t += chunk) {
       const std::int64_t count = std::min<std::int64_t>(chunk, 12 - t);
       const at::Tensor part =
-          running_sum(values.narrow(2, t, count), side_of(3, count, kDocuments.narrow(1, t, count)), "sum", state);
+          running_sum(values.narrow(2, t, count), side_of(3, count, kDocuments.narrow(1, t, count)), "sum", state)
+              .through;
       EXPECT_LE(((part - wanted.narrow(2, t, count)) * there.narrow(2, t, count)).abs().max().item<double>(), 1e-14);
     }
   }
@@ -76,7 +79,7 @@ TEST(RunningSum, GoesBackToWhatItWas) {
   const at::Tensor values = at::randn({3, 2, 12}, at::kDouble), there = kDocuments.ne(-1).unsqueeze(1);
   const at::Tensor wanted = plain(values, side_of(3, 12, kDocuments));
   NamedTensors state;
-  const at::Tensor sums = running_sum(values, side_of(3, 12, kDocuments), "sum", state);
+  const at::Tensor sums = running_sum(values, side_of(3, 12, kDocuments), "sum", state).through;
   for (std::int64_t kept = 0; kept <= 12; ++kept) {
     // All rows to `kept`, or each to its own place.
     const at::Tensor lengths = at::tensor({kept, kept, kept}, at::kLong);
@@ -84,7 +87,8 @@ TEST(RunningSum, GoesBackToWhatItWas) {
         rewound_sum(sums.narrow(2, 0, kept), side_of(3, kept, kDocuments.narrow(1, 0, kept), lengths), "sum");
     if (kept == 12) continue;
     const at::Tensor rest = running_sum(values.narrow(2, kept, 12 - kept),
-                                        side_of(3, 12 - kept, kDocuments.narrow(1, kept, 12 - kept)), "sum", again);
+                                        side_of(3, 12 - kept, kDocuments.narrow(1, kept, 12 - kept)), "sum", again)
+                                .through;
     EXPECT_LE(
         ((rest - wanted.narrow(2, kept, 12 - kept)) * there.narrow(2, kept, 12 - kept)).abs().max().item<double>(),
         1e-14)
@@ -92,7 +96,7 @@ TEST(RunningSum, GoesBackToWhatItWas) {
   }
   NamedTensors ragged = rewound_sum(sums, side_of(3, 12, kDocuments, at::tensor({3, 0, 12}, at::kLong)), "sum");
   const Side next = side_of(3, 1, longs({3, 7, 2}, 3));
-  const at::Tensor one = running_sum(at::ones({3, 2, 1}, at::kDouble), next, "sum", ragged);
+  const at::Tensor one = running_sum(at::ones({3, 2, 1}, at::kDouble), next, "sum", ragged).through;
   EXPECT_LE((one.select(2, 0)[0] - (wanted[0].select(1, 2) + 1)).abs().max().item<double>(), 1e-14);
   EXPECT_LE((one.select(2, 0)[1] - 1).abs().max().item<double>(), 1e-14);
   EXPECT_LE((one.select(2, 0)[2] - (wanted[2].select(1, 10) + 1)).abs().max().item<double>(), 1e-14);
@@ -103,8 +107,8 @@ TEST(RunningSum, OfAPackedDocumentIsBitForBitThatOfTheDocument) {
   const at::Tensor values = -at::rand({1, 2, 300}, at::kDouble);
   const at::Tensor documents = at::arange(300, at::kLong).ge(170).to(at::kLong).view({1, 300});
   NamedTensors state, alone;
-  const at::Tensor packed = running_sum(values, side_of(1, 300, documents), "sum", state);
-  const at::Tensor second = running_sum(values.narrow(2, 170, 130), side_of(1, 130), "sum", alone);
+  const at::Tensor packed = running_sum(values, side_of(1, 300, documents), "sum", state).through;
+  const at::Tensor second = running_sum(values.narrow(2, 170, 130), side_of(1, 130), "sum", alone).through;
   EXPECT_TRUE(packed.narrow(2, 170, 130).equal(second));
 }
 
@@ -114,7 +118,7 @@ TEST(RunningSum, NotANumberStaysInItsDocument) {
   values[0][0][3] = std::numeric_limits<double>::quiet_NaN();  // padding
   const Side side = side_of(1, 9, longs({0, 0, 1, -1, 1, 0, 1, 2, 2}, 1));
   NamedTensors state;
-  const at::Tensor sums = running_sum(values, side, "sum", state)[0][0];
+  const at::Tensor sums = running_sum(values, side, "sum", state).through[0][0];
   const std::vector<double> wanted = {1, -1, 1, 0, 2, -1, 3, 1, 2};  // -1 = not a number, 0 = padding
   for (std::int64_t t = 0; t < 9; ++t) {
     const double one = wanted[static_cast<std::size_t>(t)];
@@ -126,7 +130,7 @@ TEST(RunningSum, NotANumberStaysInItsDocument) {
 TEST(RunningSum, GradientsReachEveryEarlierTokenOfTheDocument) {
   const at::Tensor values = at::randn({1, 1, 6}, at::kDouble).requires_grad_(true);
   NamedTensors state;
-  const at::Tensor sums = running_sum(values, side_of(1, 6, longs({0, 0, 1, -1, 0, 1}, 1)), "sum", state);
+  const at::Tensor sums = running_sum(values, side_of(1, 6, longs({0, 0, 1, -1, 0, 1}, 1)), "sum", state).through;
   sums[0][0][4].backward();
   EXPECT_TRUE(values.grad().flatten().equal(at::tensor({1.0, 1.0, 0.0, 0.0, 1.0, 0.0}, at::kDouble)));
 }

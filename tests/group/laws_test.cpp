@@ -292,14 +292,14 @@ TEST(Gradients, SharedPhasesAreFlat) {
     EXPECT_LE(g.sum({0, 1, 2}).abs().max().item<double>(), 1e-12 * g.abs().max().item<double>() * 6);
   }
   const at::Tensor rate = leaf(at::rand({2, 1, 6}, at::kDouble));
-  const Phases phases = running_phases(rate, at::zeros({1, 1}, at::kDouble));
-  phases.phase.retain_grad();
+  const RunningSums phases = running_sums(rate, at::zeros({1, 1}, at::kDouble));
+  phases.before.retain_grad();
   const at::Tensor theta = numbers({1, 0.1, 0.01, 0.001});
-  const at::Tensor of_phase = phases.phase.unsqueeze(-1) * theta;
+  const at::Tensor of_phase = phases.before.unsqueeze(-1) * theta;
   const at::Tensor scores =
       at::matmul(turn_planes(q, of_phase, Layout::Half), turn_planes(k, of_phase, Layout::Half).transpose(2, 3));
   const at::Tensor go = normal({2, 2, 6, 6});
-  const auto g = torch::autograd::grad({scores}, {phases.phase, rate}, {go});
+  const auto g = torch::autograd::grad({scores}, {phases.before, rate}, {go});
   EXPECT_LE(g[0].sum(2).abs().max().item<double>(), 1e-12);
   // A rate moves all later tokens and not its own.
   at::Tensor later = at::zeros({2, 1}, at::kDouble);
@@ -312,19 +312,19 @@ TEST(Gradients, SharedPhasesAreFlat) {
 // Chunks go on where the last one stopped, to the same bits; sums of a million rates stay exact to float64.
 TEST(Phases, RunOn) {
   const at::Tensor rate = at::rand({2, 3, 40}, at::kDouble);
-  const Phases whole = running_phases(rate, at::zeros({2, 3}, at::kDouble));
-  EXPECT_EQ(whole.phase.select(2, 0).count_nonzero().item<std::int64_t>(), 0);
+  const RunningSums whole = running_sums(rate, at::zeros({2, 3}, at::kDouble));
+  EXPECT_EQ(whole.before.select(2, 0).count_nonzero().item<std::int64_t>(), 0);
   at::Tensor before = at::zeros({2, 3}, at::kDouble);
   for (std::int64_t first = 0; first < 40;) {
     const std::int64_t count = std::min<std::int64_t>(first == 0 ? 7 : 3, 40 - first);
-    const Phases part = running_phases(rate.narrow(2, first, count), before);
-    EXPECT_TRUE(part.phase.equal(whole.phase.narrow(2, first, count)));
-    EXPECT_TRUE(part.reach.equal(whole.reach.narrow(2, first, count)));
-    before = part.reach.select(2, count - 1);
+    const RunningSums part = running_sums(rate.narrow(2, first, count), before);
+    EXPECT_TRUE(part.before.equal(whole.before.narrow(2, first, count)));
+    EXPECT_TRUE(part.through.equal(whole.through.narrow(2, first, count)));
+    before = part.through.select(2, count - 1);
     first += count;
   }
   const at::Tensor same = at::full({1, 1, 1000000}, 0.39371964f, at::kFloat);
-  const double last = running_phases(same, at::zeros({1, 1}, at::kDouble)).phase.flatten()[-1].item<double>();
+  const double last = running_sums(same, at::zeros({1, 1}, at::kDouble)).before.flatten()[-1].item<double>();
   EXPECT_NEAR(last, 999999 * static_cast<double>(0.39371964f), 1e-4);
 }
 
@@ -388,7 +388,7 @@ TEST(Shapes, AreChecked) {
   EXPECT_THROW(skew_matrix(normal({4})), Error);
   EXPECT_THROW(fold_basis(normal({10, 3}), normal({4, 4})), Error);
   EXPECT_THROW(quarter_turn(normal({5}), true), Error);
-  EXPECT_THROW(running_phases(normal({2, 3, 4}), normal({2, 2})), Error);
+  EXPECT_THROW(running_sums(normal({2, 3, 4}), normal({2, 2})), Error);
 }
 
 }  // namespace

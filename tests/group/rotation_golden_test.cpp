@@ -232,9 +232,9 @@ TEST_F(Golden, ContextualPhases) {
     const auto scores_of = [&](PhaseLink link, const Json& wanted) {
       const at::Tensor rate = phase_rate(at::matmul(x.to(at::kDouble), w) + b, link);
       c.expect(rate, tensor_of(wanted.at("omega")), "omega");
-      const Phases phases = running_phases(rate.view({1, 1, -1}), at::zeros({1, 1}, at::kDouble));
-      c.expect(phases.phase.flatten(), tensor_of(wanted.at("phi")), "phi");
-      const at::Tensor angle = -phases.phase.unsqueeze(-1) * log_freq.exp();
+      const RunningSums phases = running_sums(rate.view({1, 1, -1}), at::zeros({1, 1}, at::kDouble));
+      c.expect(phases.before.flatten(), tensor_of(wanted.at("phi")), "phi");
+      const at::Tensor angle = -phases.before.unsqueeze(-1) * log_freq.exp();
       const auto turned = [&](const at::Tensor& one) {
         return turn_planes(one.transpose(0, 1).unsqueeze(0), angle, Layout::Half);
       };

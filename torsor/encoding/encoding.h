@@ -152,6 +152,7 @@ struct PlainTokens {
   std::int64_t value_dim = 0;
   std::int64_t head = 0;  ///< query head (inside the encoding's own range)
   std::int64_t layer = 0;
+  double scale = 1;  ///< what define_product() was multiplied with in the logits, the query's factor included
 };
 
 /// The turning of a rotary encoding in numbers (docs, `torsor values`, conversions, TAPE's initial state).

@@ -29,5 +29,6 @@ NameInfo txl_name();
 NameInfo fox_name();
 NameInfo grape_a_name();
 NameInfo grape_ap_name();
+NameInfo grape_m_name();
 
 }  // namespace torsor

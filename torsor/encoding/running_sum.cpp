@@ -40,7 +40,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> stretches_of(const Side& side
 
 }  // namespace
 
-at::Tensor running_sum(const at::Tensor& values, const Side& arriving, const std::string& name, NamedTensors& state) {
+group::RunningSums running_sum(const at::Tensor& values, const Side& arriving, const std::string& name,
+                               NamedTensors& state) {
   const std::int64_t rows = values.size(0), heads = values.size(1);
   const at::TensorOptions wide = values.options().dtype(at::kDouble);
   const at::Tensor documents = documents_of(arriving, rows, values.device());
@@ -49,7 +50,7 @@ at::Tensor running_sum(const at::Tensor& values, const Side& arriving, const std
   at::Tensor sums = found != state.end() ? found->second : at::zeros({rows, heads, 0}, wide);
   at::Tensor met = found != state.end() ? state.at(name + kDocument) : at::zeros({rows, 0}, wide.dtype(at::kLong));
 
-  std::vector<at::Tensor> pieces;
+  std::vector<at::Tensor> before, through;
   for (const auto& [first, count] : stretches_of(arriving, documents)) {
     const at::Tensor own = documents.select(1, first).unsqueeze(1);
     at::Tensor same = met.eq(own);
@@ -62,14 +63,20 @@ at::Tensor running_sum(const at::Tensor& values, const Side& arriving, const std
     // Where tokens are not there, `same` may hold several places of -1: their sums are 0 and stay so. A sum that is not
     // finite must not reach another document, so nothing is multiplied by 0 here.
     const at::Tensor here = same.unsqueeze(1);
-    const at::Tensor before = sums.masked_fill(here.logical_not(), 0).sum(2, true);
-    const at::Tensor piece = before + added.narrow(2, first, count).cumsum(2);
-    sums = at::where(here, piece.narrow(2, count - 1, 1), sums);
-    pieces.push_back(piece);
+    const group::RunningSums piece =
+        group::running_sums(added.narrow(2, first, count), sums.masked_fill(here.logical_not(), 0).sum(2));
+    sums = at::where(here, piece.through.narrow(2, count - 1, 1), sums);
+    before.push_back(piece.before);
+    through.push_back(piece.through);
   }
   state[name + kSum] = sums;
   state[name + kDocument] = met;
-  return pieces.empty() ? at::zeros({rows, heads, 0}, wide) : pieces.size() == 1 ? pieces.front() : at::cat(pieces, 2);
+  const auto joined = [&](const std::vector<at::Tensor>& pieces) {
+    return pieces.empty()       ? at::zeros({rows, heads, 0}, wide)
+           : pieces.size() == 1 ? pieces.front()
+                                : at::cat(pieces, 2);
+  };
+  return {joined(before), joined(through)};
 }
 
 NamedTensors rewound_sum(const at::Tensor& sums, const Side& tokens, const std::string& name) {

@@ -1,4 +1,5 @@
-// Contextual phases: content decides how far a token turns (GRAPE-M-ctx of arXiv:2512.07805 and its released code).
+// Contextual phases: content decides how far a token turns (GRAPE-M-ctx of arXiv:2512.07805 and its released code). The
+// phase of a token is the running sum of rates before it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,14 +14,14 @@ inline constexpr double kPhaseScale = 16;
 /// Rates (any shape) of gates, positive, in the dtype of the gates.
 at::Tensor phase_rate(const at::Tensor& gate, PhaseLink link);
 
-/// Running sums over tokens.
-struct Phases {
-  at::Tensor phase;  ///< (B, G, T) what stands before each token: the token's own rate is not in it
-  at::Tensor reach;  ///< (B, G, T) the same with the token's own rate
+/// Sums over tokens, float64.
+struct RunningSums {
+  at::Tensor before;   ///< (B, G, T) of what stands before each token: its own value is not in it
+  at::Tensor through;  ///< (B, G, T) the same with its own value
 };
 
-/// `rate` (B, G, T) and the sum `before` the first token (B or 1, G), both summed in float64. The gradient of a rate is
-/// the sum of the phases' gradients of all later tokens, summed from the end; nothing is subtracted.
-Phases running_phases(const at::Tensor& rate, const at::Tensor& before);
+/// `values` (B, G, T) and the sum in front of the first token (B or 1, G), summed in float64. The gradient of a value
+/// is the sum of the gradients of all later sums, taken from the end; nothing is subtracted.
+RunningSums running_sums(const at::Tensor& values, const at::Tensor& start);
 
 }  // namespace torsor::group

@@ -42,7 +42,7 @@ class Fox : public Encoding {
     // The logarithm of the gate from its logit: sigmoid would underflow to 0 first. Float64 from here on, as the sums
     // of a long row are large and only their differences count.
     const at::Tensor log_gate = at::log_sigmoid(logit.to(at::kDouble)).transpose(1, 2);
-    return {{potential_name_, running_sum(log_gate, question.key, prefix_, state)}};
+    return {{potential_name_, running_sum(log_gate, question.key, prefix_, state).through}};
   }
 
   NamedTensors rewind(const Side& tokens, const NamedTensors& kept) const override {

@@ -74,7 +74,7 @@ class GrapeM : public Encoding {
     };
     const at::Tensor gate = at::matmul(x, wide("gate_weight").t()) + wide("gate_bias");
     const at::Tensor rate = group::phase_rate(gate.transpose(1, 2), spec_.link);
-    const RunningSum sum = running_sum(rate, question.key, prefix_, state);
+    const group::RunningSums sum = running_sum(rate, question.key, prefix_, state);
     return {{name_of("phase"), sum.before}, {name_of("reach"), sum.through}};
   }
 
