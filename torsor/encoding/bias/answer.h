@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
 #include <string>
 
 #include "torsor/encoding/encoding.h"
@@ -27,6 +28,19 @@ inline at::Device answer_device(const Question& question) {
 inline at::Tensor hidden_states(const Question& question, const std::string& name) {
   if (!question.x.defined()) throw Error(str(name, " reads the block's input: x must be given"));
   return question.x.to(answer_device(question), answer_type(question));
+}
+
+/// product(tokens) with one entry or row a token: tokens (..., width), the answer (...) or (..., n). A token that is not
+/// finite becomes NaN as a whole and has no gradient: products would carry NaN into trained tensors even where nobody
+/// sees the token.
+template <class Product>
+at::Tensor of_tokens(const at::Tensor& tokens, Product product) {
+  const at::Tensor answer = product(tokens);
+  if (at::isfinite(answer).all().item<bool>()) return answer;
+  at::Tensor bad = at::isfinite(tokens).all(-1).logical_not();
+  const at::Tensor clean = product(tokens.masked_fill(bad.unsqueeze(-1), 0));
+  if (clean.dim() > bad.dim()) bad = bad.unsqueeze(-1);
+  return clean.masked_fill(bad, std::numeric_limits<double>::quiet_NaN());
 }
 
 /// ln(1 + e^z) for any z. (at::softplus answers z itself from 20 on, which is 2e-9 off.)

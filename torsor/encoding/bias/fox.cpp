@@ -37,8 +37,9 @@ class Fox : public Encoding {
   }
 
   NamedTensors arrive(const Question& question, NamedTensors& state) const override {
-    const at::Tensor x = hidden_states(question, prefix_);
-    const at::Tensor logit = at::matmul(x, trained(question, weight_name_).t()) + trained(question, bias_name_);
+    const at::Tensor weight = trained(question, weight_name_), bias = trained(question, bias_name_);
+    const at::Tensor logit = of_tokens(hidden_states(question, prefix_),
+                                       [&](const at::Tensor& x) { return at::matmul(x, weight.t()) + bias; });
     // The logarithm of the gate from its logit: sigmoid would underflow to 0 first. Float64 from here on, as the sums
     // of a long row are large and only their differences count.
     const at::Tensor log_gate = at::log_sigmoid(logit.to(at::kDouble)).transpose(1, 2);

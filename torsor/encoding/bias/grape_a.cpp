@@ -126,7 +126,9 @@ class GrapeA : public Encoding {
   at::Tensor gate(const Question& question, const at::Tensor& tokens, const std::string& name) const {
     at::Tensor vector = trained(question, name);
     if (!set_.paper) vector = vector / vector.norm(2, {-1}, true).clamp_min(kShortest);
-    const at::Tensor product = at::matmul(tokens.to(vector.scalar_type()), vector.unsqueeze(2)).squeeze(3);
+    const at::Tensor product = of_tokens(tokens.to(vector.scalar_type()), [&](const at::Tensor& each) {
+      return at::matmul(each, vector.unsqueeze(2)).squeeze(3);
+    });
     return log1p_exp(product / std::sqrt(static_cast<double>(dimensions_.head_dim)));
   }
 

@@ -104,6 +104,7 @@ class GrapeAp : public Encoding {
 
   void define_path(std::vector<double>& logits, const PlainTokens& tokens,
                    const PlainParameters& parameters) const override {
+    if (tokens.seen.empty()) return;
     const std::size_t head = static_cast<std::size_t>(tokens.head);
     const double alpha = set_.learn_alpha ? std::exp(plain(parameters, alpha_name_).at(head))
                                           : define_alibi_slope(tokens.head, dimensions_.heads);
@@ -142,20 +143,25 @@ class GrapeAp : public Encoding {
           throw Refusal(str(prefix_,
                             "(tie=q) reads the query of every token: a call must bring as many queries as "
                             "tokens, and a cache must be filled with them"));
-        return question.q.to(type);
+        return whole(question.q.to(type));
       case Tie::Key:
-        return question.k.to(type);
+        return whole(question.k.to(type));
       case Tie::Value:
         if (question.v.size(3) % 2 != 0)
           throw Error(
               str(prefix_, "(tie=v) turns the values as planes and needs an even width, found ", question.v.size(3)));
-        return question.v.to(type);
+        return whole(question.v.to(type));
       case Tie::None:
         break;
     }
-    const at::Tensor x = hidden_states(question, prefix_);
-    const at::Tensor flat = at::matmul(x, trained(question, weight_name_).flatten(0, 1).t());
+    const at::Tensor x = hidden_states(question, prefix_), weight = trained(question, weight_name_).flatten(0, 1);
+    const at::Tensor flat = of_tokens(x, [&](const at::Tensor& each) { return at::matmul(each, weight.t()); });
     return flat.view({x.size(0), x.size(1), dimensions_.heads, set_.width}).transpose(1, 2);
+  }
+
+  /// Tokens as they are; one that is not finite is NaN without a gradient.
+  static at::Tensor whole(const at::Tensor& tokens) {
+    return of_tokens(tokens, [](const at::Tensor& each) { return each; });
   }
 
   at::Tensor to_query_heads(const at::Tensor& probes) const {
