@@ -29,6 +29,8 @@ Json symbolic(const std::vector<std::int64_t>& shape) {
       json.push_back("D");
     else if (extent == kHeadDim / 2)
       json.push_back("D/2");
+    else if (extent == kHeadDim * (kHeadDim - 1) / 2)
+      json.push_back("D(D-1)/2");
     else if (extent == kWidth)
       json.push_back("C");
     else if (extent == kTrainLength)
@@ -114,8 +116,8 @@ Json trained_tensors(const NameInfo& info, const Encoding& plain) {
   Json all = Json::array();
   const auto add = [&](const Encoding& encoding, const KeyInfo* key, const std::string& value) {
     for (const ParameterInfo& parameter : encoding.parameters(0)) {
-      const auto known = std::find_if(all.begin(), all.end(),
-                                      [&](const Json& one) { return one["name"] == parameter.name; });
+      const auto known =
+          std::find_if(all.begin(), all.end(), [&](const Json& one) { return one["name"] == parameter.name; });
       const Json with = key == nullptr ? Json(nullptr) : Json(str(key->name, '=', value));
       if (known != all.end()) {
         Json& text = (*known)["with"];
@@ -139,6 +141,8 @@ Json trained_tensors(const NameInfo& info, const Encoding& plain) {
     std::vector<Value> others;
     if (key.type == KeyInfo::Type::Boolean) others.emplace_back(!std::get<bool>(key.fallback));
     for (const std::string& word : key.words) others.emplace_back(word);
+    // A number that is off at 0 may bring tensors when it is on (rank).
+    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0)) others.emplace_back(kExampleFactor);
     for (const Value& other : others) {
       if (other == key.fallback) continue;
       const Argument changed{key.name, other};

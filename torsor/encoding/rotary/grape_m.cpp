@@ -68,11 +68,10 @@ class GrapeM : public Encoding {
 
   NamedTensors arrive(const Question& question, NamedTensors& state) const override {
     if (!spec_.context) return {};
-    const at::Tensor x = hidden_states(question, prefix_).to(at::kDouble);
-    const auto wide = [&](const char* name) {
-      return find_trained(question.parameters, name_of(name)).to(x.options());
-    };
-    const at::Tensor gate = at::matmul(x, wide("gate_weight").t()) + wide("gate_bias");
+    // Float64 throughout: the phases of a long row are large, and their cosines need all of their digits.
+    const at::Tensor weight = wide(question, "gate_weight"), bias = wide(question, "gate_bias");
+    const at::Tensor gate = of_tokens(hidden_states(question, prefix_).to(at::kDouble),
+                                      [&](const at::Tensor& x) { return at::matmul(x, weight.t()) + bias; });
     const at::Tensor rate = group::phase_rate(gate.transpose(1, 2), spec_.link);
     const group::RunningSums sum = running_sum(rate, question.key, prefix_, state);
     return {{name_of("phase"), sum.before}, {name_of("reach"), sum.through}};
