@@ -114,8 +114,8 @@ Json trained_tensors(const NameInfo& info, const Encoding& plain) {
   Json all = Json::array();
   const auto add = [&](const Encoding& encoding, const KeyInfo* key, const std::string& value) {
     for (const ParameterInfo& parameter : encoding.parameters(0)) {
-      const auto known = std::find_if(all.begin(), all.end(),
-                                      [&](const Json& one) { return one["name"] == parameter.name; });
+      const auto known =
+          std::find_if(all.begin(), all.end(), [&](const Json& one) { return one["name"] == parameter.name; });
       const Json with = key == nullptr ? Json(nullptr) : Json(str(key->name, '=', value));
       if (known != all.end()) {
         Json& text = (*known)["with"];
