@@ -67,7 +67,11 @@ const std::vector<EncodingCase>& case_table() {
        .relative = false,
        .hidden = true,
        .needs_causal = true},
-      {.expression = "grape-ap(width=6, variant=relative)", .head_dim = 6, .trained = true, .hidden = true, .needs_causal = true},
+      {.expression = "grape-ap(width=6, variant=relative)",
+       .head_dim = 6,
+       .trained = true,
+       .hidden = true,
+       .needs_causal = true},
       {.expression = "grape-ap(tie=k)", .relative = false, .needs_causal = true},
 
       {.expression = "grape-m", .trained = true},

@@ -260,10 +260,7 @@ TEST(Grape, TheFusedKernelEqualsTheReferenceAtEveryNumberOfTokens) {
 std::vector<at::Tensor> gradients(Drawn& call, const std::vector<std::string>& names, Path path = Path::Reference) {
   std::vector<at::Tensor> leaves;
   for (const std::string& name : names) {
-    at::Tensor& leaf = name == "q"   ? call.q
-                       : name == "k" ? call.k
-                       : name == "x" ? call.options.x
-                                     : call[name];
+    at::Tensor& leaf = name == "q" ? call.q : name == "k" ? call.k : name == "x" ? call.options.x : call[name];
     leaves.push_back(leaf = leaf.detach().clone().requires_grad_(true));
   }
   const at::Tensor out = call.full(path).out;
@@ -543,7 +540,8 @@ TEST(GrapeCache, GoesBackAndOnWithDocumentsAndPadding) {
                                  "grape-ap(tie=k)", "layers(fox, rope)"}) {
     SCOPED_TRACE(expression);
     Drawn call(expression, 2, 12);
-    call.options.documents = longs({-1, 0, 0, 0, 2, 2, -1, 2, 2, 5, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0}).view({2, 12});
+    call.options.documents =
+        longs({-1, 0, 0, 0, 2, 2, -1, 2, 2, 5, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0}).view({2, 12});
     const at::Tensor full = call.full().out;
     Drawn wrong = call;
     wrong.options.x = call.options.x + 1, wrong.k = call.k + 1, wrong.v = call.v + 1;
@@ -613,9 +611,9 @@ TEST(GrapeCache, TiedToQueriesNeedsThemAll) {
     KvCache cache = call.cache();
     for (std::int64_t t = 0; t < 9; t += 3) {
       const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(2, t, 3); };
-      EXPECT_LE(row_error(cache.attend(part(call.q), part(call.k), part(call.v), call.part(t, 3)).out,
-                          full.narrow(2, t, 3)),
-                1e-12);
+      EXPECT_LE(
+          row_error(cache.attend(part(call.q), part(call.k), part(call.v), call.part(t, 3)).out, full.narrow(2, t, 3)),
+          1e-12);
     }
     cache.truncate(6);
     const std::string refused =
@@ -626,8 +624,9 @@ TEST(GrapeCache, TiedToQueriesNeedsThemAll) {
     // Rows of their own lengths have their queries at the end.
     AttendOptions ragged = call.options;
     ragged.key_lengths = longs({9, 6});
-    const at::Tensor q = at::cat({call.q.narrow(0, 0, 1),
-                                  at::cat({call.q.narrow(0, 1, 1).narrow(2, 6, 3), call.q.narrow(0, 1, 1).narrow(2, 0, 6)}, 2)});
+    const at::Tensor q =
+        at::cat({call.q.narrow(0, 0, 1),
+                 at::cat({call.q.narrow(0, 1, 1).narrow(2, 6, 3), call.q.narrow(0, 1, 1).narrow(2, 0, 6)}, 2)});
     const at::Tensor out = attend(q, call.k, call.v, *call.encoding, ragged);
     EXPECT_LE(row_error(out.narrow(0, 0, 1), full.narrow(0, 0, 1)), 1e-12);
     EXPECT_LE(row_error(out.narrow(0, 1, 1).narrow(2, 3, 6), full.narrow(0, 1, 1).narrow(2, 0, 6)), 1e-12);

@@ -60,6 +60,17 @@ TEST(Laws, WhatIsClaimedHolds) {
         "fire",
         "cope(length=4)",
         "txl",
+        "fox",
+        "grape-a",
+        "grape-a(gate=qk)",
+        "grape-a(gate=k, variant=paper)",
+        "grape-ap",
+        "grape-ap(variant=paper)",
+        "grape-ap(variant=relative, learn_alpha=true)",
+        "grape-ap(tie=q)",
+        "grape-ap(tie=v)",
+        "rope + fox + grape-ap(variant=relative)",
+        "heads(fox * 2, grape-ap * 2)",
         "rope + alibi",
         "rope + cope",
         "heads(rope * 1, alibi * 2)",
@@ -80,12 +91,15 @@ TEST(Laws, WhatIsClaimedHolds) {
 
 TEST(Laws, WhatIsNotClaimedIsMeasured) {
   EXPECT_TRUE(laws_of("rope").at("relative").claimed);
-  for (const char* encoding : {"sinusoidal", "logn", "fire", "dynamic(rope, factor=2)"}) {
+  for (const char* encoding :
+       {"sinusoidal", "logn", "fire", "dynamic(rope, factor=2)", "grape-ap", "grape-ap(variant=paper)"}) {
     const Law law = laws_of(encoding).at("relative");
     EXPECT_EQ(verdict(law), "not claimed") << encoding;
     ASSERT_TRUE(law.worst.has_value()) << encoding;
     EXPECT_GT(*law.worst, 1e-4) << encoding;
   }
+  for (const char* encoding : {"fox", "grape-a(gate=qk)", "grape-ap(variant=relative)"})
+    EXPECT_EQ(verdict(laws_of(encoding).at("relative")), "holds") << encoding;
   const Law learned = laws_of("learned").at("relative");
   EXPECT_EQ(verdict(learned), "not claimed");
   EXPECT_NE(learned.note.find("has no vector"), std::string::npos) << learned.note;

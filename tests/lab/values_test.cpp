@@ -367,6 +367,15 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   EXPECT_EQ(tensors("rope").at("rope.log_freq")["with"], "learn=true");
   EXPECT_EQ(tensors("alibi").at("alibi.slopes")["with"], "learn=true");
   EXPECT_EQ(tensors("fire").size(), 6u);
+  EXPECT_EQ(tensors("fox").at("fox.weight")["shape"], Json::array({"H", "C"}));
+  EXPECT_EQ(tensors("grape-a").at("grape-a.u")["shape"], Json::array({"K", "D"}));
+  EXPECT_EQ(tensors("grape-a").at("grape-a.u")["with"], "gate=k or qk");
+  EXPECT_EQ(tensors("grape-a").at("grape-a.v")["with"], "gate=q or qk");
+  EXPECT_EQ(tensors("grape-a").at("grape-a.rho")["with"], "gate=k or q or qk");
+  EXPECT_EQ(tensors("grape-a").at("grape-a.log_slopes")["with"], "learn_slopes=true");
+  EXPECT_EQ(tensors("grape-ap").at("grape-ap.weight")["shape"], Json::array({"H", 8, "C"}));
+  EXPECT_NE(catalogue_entry("grape-ap")["cache"]["evict"], "exact");
+  EXPECT_EQ(catalogue_entry("fox")["cache"]["kept"], Json::array({"fox.potential"}));
   EXPECT_TRUE(tensors("yarn").empty());
   EXPECT_EQ(catalogue_entry("yarn")["takes"], "one rotary encoding");
   EXPECT_EQ(catalogue_entry("dynamic")["cache"]["keys"], "unmoved, moved at each read");

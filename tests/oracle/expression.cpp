@@ -33,13 +33,16 @@ const std::map<std::string, std::set<std::string>>& vocabulary() {
       {"fire", {"hidden", "length"}},
       {"cope", {"length"}},
       {"txl", {"order"}},
+      {"fox", {}},
+      {"grape-a", {"gate", "variant", "learn_slopes"}},
+      {"grape-ap", {"width", "variant", "tie", "learn_alpha"}},
       {"heads", {}},
       {"layers", {}},
   };
   return names;
 }
 
-const std::set<std::string> elsewhere = {"fox", "grape-m", "grape-a", "grape-ap", "tape", "sipe"};
+const std::set<std::string> elsewhere = {"grape-m", "tape", "sipe"};
 
 class Reader {
  public:

@@ -69,6 +69,8 @@ Tensor draw_parameter(const ParameterInfo& info, const Spec& spec, Draws& draws)
     if (info.tensor == "r1") x = draws.between(0.1, 1.5);
     if (info.tensor == "r2") x = draws.between(0.1, 1.2);
     if (name == "txl" && info.tensor == "w") x *= 0.5;
+    if (info.tensor == "log_slopes" || info.tensor == "log_alpha") x = draws.between(-3.0, -0.3);
+    if (info.tensor == "weight") x *= 0.5;
     if (name == "fire" && info.tensor == "c") x = draws.between(0.08, 0.2);
     if (name == "fire" && info.tensor == "mu") x = draws.between(0.7, 1.4);
     if (info.tensor == "log_freq") {
@@ -250,6 +252,8 @@ std::vector<Group> groups() {
       {"scaling", "Scaled frequencies, magnitudes and factors on the query.", scaling_specs()},
       {"bias", "alibi, t5, kerple, sandwich, fire.", bias_specs()},
       {"content", "cope and txl, which read the content.", content_specs()},
+      {"gates", "fox, grape-a and grape-ap: gates and probes of the content, summed over the tokens between.",
+       gate_specs()},
       {"absolute",
        "What is added to the embedding. q, k and v are given as they are, so it changes nothing in out; "
        "outputs.embedding (B, Tk, C) is the vector that each token gets, from positions_k and the width C of x (whose "

@@ -82,6 +82,7 @@ std::vector<Spec> rotary_specs();
 std::vector<Spec> scaling_specs();
 std::vector<Spec> bias_specs();
 std::vector<Spec> content_specs();
+std::vector<Spec> gate_specs();
 std::vector<Spec> absolute_specs();
 std::vector<Spec> composition_specs();
 std::vector<Spec> position_specs();

@@ -86,6 +86,21 @@ std::vector<ParameterInfo> parameters_of(const Sum& sum, const Case& c, int chan
       add("mu", {1});
     }
     if (term->name == "cope") add("table", {static_cast<int>(term->number("length", 64)), D});
+    if (term->name == "fox") {
+      add("weight", {H, channels});
+      add("bias", {H});
+    }
+    if (term->name == "grape-a") {
+      const std::string gate = term->word("gate", "none");
+      if (gate == "k" || gate == "qk") add("u", {part.key_heads, D});
+      if (gate == "q" || gate == "qk") add("v", {H, D});
+      if (gate != "none") add("rho", {H});
+      if (term->flag("learn_slopes", false)) add("log_slopes", {H});
+    }
+    if (term->name == "grape-ap") {
+      if (term->word("tie", "none") == "none") add("weight", {H, static_cast<int>(term->number("width", 8)), channels});
+      if (term->flag("learn_alpha", false)) add("log_alpha", {H});
+    }
     if (term->name == "txl") {
       add("u", {H, D});
       add("v", {H, D});

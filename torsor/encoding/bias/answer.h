@@ -30,9 +30,9 @@ inline at::Tensor hidden_states(const Question& question, const std::string& nam
   return question.x.to(answer_device(question), answer_type(question));
 }
 
-/// product(tokens) with one entry or row a token: tokens (..., width), the answer (...) or (..., n). A token that is not
-/// finite becomes NaN as a whole and has no gradient: products would carry NaN into trained tensors even where nobody
-/// sees the token.
+/// product(tokens) with one entry or row a token: tokens (..., width), the answer (...) or (..., n). A token that is
+/// not finite becomes NaN as a whole and has no gradient: products would carry NaN into trained tensors even where
+/// nobody sees the token.
 template <class Product>
 at::Tensor of_tokens(const at::Tensor& tokens, Product product) {
   const at::Tensor answer = product(tokens);
