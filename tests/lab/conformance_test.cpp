@@ -23,8 +23,8 @@ namespace {
 using Status = CaseResult::Status;
 
 const std::vector<std::string>& shipped_names() {
-  static const std::vector<std::string> names = {"absolute", "bias",      "composition", "content", "gates",
-                                                 "masks",    "positions", "rotary",      "scaling", "shapes"};
+  static const std::vector<std::string> names = {"absolute",  "bias",   "composition", "content", "gates", "masks",
+                                                 "positions", "rotary", "scaling",     "shapes",  "turns"};
   return names;
 }
 

@@ -70,6 +70,17 @@ TEST(Laws, WhatIsClaimedHolds) {
         "grape-ap(tie=q)",
         "grape-ap(tie=v)",
         "rope + fox + grape-ap(variant=relative)",
+        "grape-m",
+        "grape-m(orientation=minus, per_head=true)",
+        "grape-m(axes=2)",
+        "grape-m(planes=general)",
+        "grape-m(planes=ja)",
+        "grape-m(rank=6)",
+        "grape-m(basis=cayley)",
+        "grape-m(basis=householder, reflectors=4)",
+        "grape-m(context=true)",
+        "grape-m(rank=4, context=true, link=softplus)",
+        "heads(grape-m(rank=2) * 2, rope * 2)",
         "heads(fox * 2, grape-ap * 2)",
         "rope + alibi",
         "rope + cope",
@@ -100,6 +111,19 @@ TEST(Laws, WhatIsNotClaimedIsMeasured) {
   }
   for (const char* encoding : {"fox", "grape-a(gate=qk)", "grape-ap(variant=relative)"})
     EXPECT_EQ(verdict(laws_of(encoding).at("relative")), "holds") << encoding;
+  // Phases of the content are no function of the position: there is nothing to compose, but a shift changes nothing.
+  for (const char* name : {"identity", "composition", "inverse", "norm"}) {
+    const Law law = laws_of("grape-m(context=true)").at(name);
+    EXPECT_EQ(verdict(law), "not claimed") << name;
+    EXPECT_NE(law.note.find("not from its position"), std::string::npos) << law.note;
+  }
+  EXPECT_EQ(verdict(laws_of("grape-m(context=true)").at("relative")), "holds");
+  for (const char* encoding : {"grape-m(rank=6)", "grape-m(planes=general)"})
+    for (const char* name : {"identity", "composition", "inverse", "norm", "relative"}) {
+      const Law law = laws_of(encoding).at(name);
+      EXPECT_EQ(verdict(law), "holds") << encoding << ' ' << name;
+      EXPECT_GT(law.worst.value_or(0), 0) << encoding << ' ' << name << ": nothing was measured";
+    }
   const Law learned = laws_of("learned").at("relative");
   EXPECT_EQ(verdict(learned), "not claimed");
   EXPECT_NE(learned.note.find("has no vector"), std::string::npos) << learned.note;

@@ -228,6 +228,14 @@ TEST(Values, WhatIsTrainedOrMadeOfContentIsDescribed) {
   EXPECT_NEAR(frequencies["rotation"]["inv_freq"][8].get<double>(), 0.1, 1e-12);
   EXPECT_NEAR(values("linear(rope(learn=true), factor=4)")["rotation"]["inv_freq"][8].get<double>(), 0.025, 1e-12);
   EXPECT_FALSE(values("rope")["rotation"].contains("initial"));
+  // grape-m tells its first spectrum, and no frequencies where angles are not theirs alone.
+  const Json spectrum = values("grape-m(base=100)")["rotation"];
+  EXPECT_EQ(spectrum["initial"], true);
+  EXPECT_NEAR(spectrum["inv_freq"][16].get<double>(), 0.1, 1e-12);
+  EXPECT_TRUE(values("grape-m(rank=4)")["rotation"].is_null());
+  EXPECT_EQ(values("grape-m(rank=4)")["trained"], Json::array({"grape-m.mix (8, 64, 4)", "grape-m.theta (8, 2)"}));
+  EXPECT_TRUE(values("grape-m(context=true)")["rotation"].is_null());
+  EXPECT_EQ(values("grape-m(context=true)")["content"].size(), 1u);
 }
 
 TEST(Values, EmbeddingAndTemperature) {
@@ -376,6 +384,14 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   EXPECT_EQ(tensors("grape-ap").at("grape-ap.weight")["shape"], Json::array({"H", 8, "C"}));
   EXPECT_NE(catalogue_entry("grape-ap")["cache"]["evict"], "exact");
   EXPECT_EQ(catalogue_entry("fox")["cache"]["kept"], Json::array({"fox.potential"}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.log_freq")["shape"], Json::array({1, "D/2"}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.a")["with"], "planes=general or ja");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.b")["with"], "planes=general");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.mix")["shape"], Json::array({"K", "D", 4}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.theta")["with"], "rank=4");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.skew")["shape"], Json::array({"D(D-1)/2"}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.reflectors")["with"], "basis=householder");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.gate_weight")["shape"], Json::array({1, "C"}));
   EXPECT_TRUE(tensors("yarn").empty());
   EXPECT_EQ(catalogue_entry("yarn")["takes"], "one rotary encoding");
   EXPECT_EQ(catalogue_entry("dynamic")["cache"]["keys"], "unmoved, moved at each read");

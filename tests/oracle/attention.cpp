@@ -7,6 +7,7 @@
 #include "tests/oracle/bias.h"
 #include "tests/oracle/gates.h"
 #include "tests/oracle/rotary.h"
+#include "tests/oracle/turns.h"
 
 namespace oracle {
 namespace {
@@ -49,6 +50,7 @@ struct Head {
   std::vector<Rotary> rotaries;
   std::vector<const Part*> rotary_parts;
   const Part* txl = nullptr;
+  const Part* grape_m = nullptr;
   const Part* cope = nullptr;
   double scale = 1.0;
 };
@@ -67,12 +69,16 @@ Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& 
       softmax_factor *= head.rotaries.back().softmax_factor();
     }
     if (part.term->name == "txl") head.txl = &part;
+    if (part.term->name == "grape-m") head.grape_m = &part;
     if (part.term->name == "cope") head.cope = &part;
     const bool reads_one_axis =
         is_plain_bias(part.term->name) || is_content_bias(part.term->name) || part.term->name == "txl";
     if (reads_one_axis && c.positions_k.size(2) != 1) throw Error("a bias reads one axis, the positions have several");
   }
   if (head.txl != nullptr && !head.rotaries.empty()) throw Error("txl does not go with a rotation");
+  if (head.grape_m != nullptr && (head.txl != nullptr || !head.rotaries.empty())) {
+    throw Error("grape-m turns the whole head");
+  }
   head.scale = c.scale ? *c.scale : softmax_factor / std::sqrt(static_cast<double>(c.head_dim()));
   return head;
 }
@@ -162,11 +168,17 @@ std::vector<Var> logits_of_query(const Head& head, const Parameters& parameters,
     frequencies.push_back(head.rotaries[r].frequencies(key_head, total_length(c, b, i)));
   }
 
+  std::vector<Var> products;  // of grape-m
+  if (head.grape_m != nullptr) products = turned_products(*head.grape_m, parameters, tokens, q_moved);
+
   std::vector<Var> logits;
   for (int j : seen) {
     const std::vector<double> position_k = position_of(c.positions_k, b, j);
     const std::vector<Var> key = row_of(k, b, head.key_head, j);
-    Var logit = moved_product(head, q_moved, key, frequencies, position_q, position_k) * (head.scale * factor);
+    const Var product = head.grape_m != nullptr
+                            ? products[logits.size()]
+                            : moved_product(head, q_moved, key, frequencies, position_q, position_k);
+    Var logit = product * (head.scale * factor);
     for (const Part* part : head.parts) {
       const int own = head.number - part->first_head;
       if (part == head.txl) {

@@ -8,10 +8,11 @@ Spec named(const std::string& what, const std::string& encoding, const std::stri
   return Spec("gates-" + what, encoding, note).width(4);
 }
 
-/// What every encoding that runs over tokens must get right, whatever it is.
-void add_layouts(std::vector<Spec>& specs, const std::string& word, const std::string& encoding) {
+}  // namespace
+
+void add_token_layouts(std::vector<Spec>& specs, const std::string& id, const std::string& encoding) {
   const auto spec = [&](const std::string& shape, const std::string& note = "") {
-    return named(word + "-" + shape, encoding, note).with_x(6);
+    return Spec(id + "-" + shape, encoding, note).width(4).with_x(6);
   };
   specs.push_back(spec("plain").tokens(7));
   specs.push_back(spec("one-token").batch(2).tokens(1));
@@ -38,14 +39,12 @@ void add_layouts(std::vector<Spec>& specs, const std::string& word, const std::s
   specs.push_back(spec("half", "half steps").tokens(6).from({-2.5}, 0.5));
 }
 
-}  // namespace
-
 std::vector<Spec> gate_specs() {
   std::vector<Spec> specs;
-  add_layouts(specs, "fox", "fox");
-  add_layouts(specs, "grape-a-qk", "grape-a(gate=qk)");
-  add_layouts(specs, "grape-ap", "grape-ap(width=4)");
-  add_layouts(specs, "grape-ap-relative", "grape-ap(width=6, variant=relative)");
+  add_token_layouts(specs, "gates-fox", "fox");
+  add_token_layouts(specs, "gates-grape-a-qk", "grape-a(gate=qk)");
+  add_token_layouts(specs, "gates-grape-ap", "grape-ap(width=4)");
+  add_token_layouts(specs, "gates-grape-ap-relative", "grape-ap(width=6, variant=relative)");
   const std::vector<Spec> more = {
       named("fox-steep", "fox", "gates near 0 and near 1").with_x(6).tokens(6).set("fox.bias", {-12.0, 9.0}),
       named("fox-own-gates", "fox", "the weights pass x on: it holds the logits of the gates")

@@ -42,7 +42,7 @@ const std::map<std::string, std::set<std::string>>& vocabulary() {
   return names;
 }
 
-const std::set<std::string> elsewhere = {"grape-m", "tape", "sipe"};
+const std::set<std::string> elsewhere = {"tape", "sipe"};
 
 class Reader {
  public:

@@ -162,6 +162,7 @@ std::vector<Var> grape_ap(const Part& part, const Parameters& parameters, const 
 bool is_content_bias(const std::string& name) { return name == "fox" || name == "grape-a" || name == "grape-ap"; }
 
 bool reads_hidden_states(const Term& term) {
+  if (term.name == "grape-m") return term.flag("context", false);
   return term.name == "fox" || (term.name == "grape-ap" && term.word("tie", "none") == "none");
 }
 
