@@ -15,13 +15,13 @@ namespace torsor::attention_test {
 namespace {
 
 /// Tokens of one encoding with first or drawn trained tensors.
-struct Run {
+struct Started {
   std::shared_ptr<const Encoding> encoding;
   at::Tensor q, k, v;
   AttendOptions options;
 
-  Run(const std::string& expression, std::int64_t tokens, at::ScalarType dtype = at::kDouble, std::int64_t axes = 1,
-      std::int64_t dim = 8) {
+  Started(const std::string& expression, std::int64_t tokens, at::ScalarType dtype = at::kDouble, std::int64_t axes = 1,
+          std::int64_t dim = 8) {
     encoding = make_encoding(expression, {.heads = 4, .kv_heads = 2, .head_dim = dim, .width = kCaseWidth});
     at::manual_seed(5);
     const auto normal = [&](std::vector<std::int64_t> shape) { return at::randn(shape, doubles()).to(dtype); };
@@ -37,7 +37,7 @@ struct Run {
       options.parameters[info.name] = first;
     }
   }
-  Run& shaken(double by = 0.3) {
+  Started& shaken(double by = 0.3) {
     for (auto& [name, tensor] : options.parameters) tensor = tensor + by * at::randn(tensor.sizes(), doubles());
     return *this;
   }
@@ -61,10 +61,10 @@ TEST(GrapeM, StartsAsRope) {
   for (const auto& [ours, theirs] : same)
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
       const std::int64_t axes = ours == "grape-m(axes=2)" ? 2 : 1;
-      const at::Tensor found = Run(ours, 40, dtype, axes).out(), wanted = Run(theirs, 40, dtype, axes).out();
+      const at::Tensor found = Started(ours, 40, dtype, axes).out(), wanted = Started(theirs, 40, dtype, axes).out();
       EXPECT_LE(row_error(found, wanted), dtype == at::kDouble ? 1e-13 : 1e-6) << ours;
     }
-  Run learned("rope(learn=true)", 40), ours("grape-m", 40);
+  Started learned("rope(learn=true)", 40), ours("grape-m", 40);
   ours.shaken();
   learned["rope.log_freq"] = ours["grape-m.log_freq"] / 16;
   EXPECT_TRUE(same_bits(ours.out(), learned.out()));
@@ -72,7 +72,7 @@ TEST(GrapeM, StartsAsRope) {
 
 // One orthonormal plane a canonical pair is the mixture that RoPE is.
 TEST(GrapeM, AMixtureOfCanonicalPlanesIsRope) {
-  Run mixture("grape-m(rank=8)", 30), rope("rope", 30);
+  Started mixture("grape-m(rank=8)", 30), rope("rope", 30);
   at::Tensor mix = at::zeros({2, 8, 8}, doubles());
   for (std::int64_t i = 0; i < 4; ++i) {
     mix.select(2, 2 * i).select(1, i + 4) = 1;  // a = the second channel: L(a, b) turns towards minus b
@@ -81,7 +81,7 @@ TEST(GrapeM, AMixtureOfCanonicalPlanesIsRope) {
   mixture["grape-m.mix"] = mix;
   EXPECT_LE(row_error(mixture.out(), rope.out()), 1e-13);
   // A plane of rank 2 is the general plane, and the general plane with b = Ja is ja.
-  Run two("grape-m(rank=2)", 30), general("grape-m(planes=general)", 30), ja("grape-m(planes=ja)", 30);
+  Started two("grape-m(rank=2)", 30), general("grape-m(planes=general)", 30), ja("grape-m(planes=ja)", 30);
   general.shaken();
   two["grape-m.mix"] = at::stack({general["grape-m.a"], general["grape-m.b"]}, 2);
   two["grape-m.theta"] = general["grape-m.omega"].unsqueeze(1);
@@ -95,7 +95,7 @@ TEST(GrapeM, AMixtureOfCanonicalPlanesIsRope) {
 // Gates that do not read the content: phases are multiples of the position.
 TEST(GrapeM, ConstantRatesAreSlowerPositions) {
   for (const bool softplus : {false, true}) {
-    Run context(softplus ? "grape-m(context=true, link=softplus)" : "grape-m(context=true)", 30), rope("rope", 30);
+    Started context(softplus ? "grape-m(context=true, link=softplus)" : "grape-m(context=true)", 30), rope("rope", 30);
     context["grape-m.gate_bias"].fill_(0.7);
     rope.options.positions =
         rope.options.positions * (softplus ? std::log1p(std::exp(0.7)) : 1 / (1 + std::exp(-0.7 / 16)));
@@ -108,7 +108,7 @@ TEST(GrapeM, ConstantRatesAreSlowerPositions) {
 }
 
 TEST(GrapeM, ContextNeedsACausalOrderAndX) {
-  Run context("grape-m(context=true)", 9);
+  Started context("grape-m(context=true)", 9);
   context.options.causal = false;
   EXPECT_THROW(context.out(), Refusal);
   context.options.causal = true;
@@ -119,7 +119,7 @@ TEST(GrapeM, ContextNeedsACausalOrderAndX) {
 // A basis in W_Q and W_K is the same attention without a move.
 TEST(GrapeM, BasesFoldIntoProjections) {
   for (const char* text : {"grape-m(basis=cayley)", "grape-m(basis=householder, reflectors=4)"}) {
-    Run moved(text, 12), folded("grape-m", 12);
+    Started moved(text, 12), folded("grape-m", 12);
     moved.shaken();
     folded["grape-m.log_freq"] = moved["grape-m.log_freq"];
     const at::Tensor basis = moved.options.parameters.contains("grape-m.skew")
@@ -142,7 +142,7 @@ TEST(GrapeM, BasesFoldIntoProjections) {
 TEST(GrapeM, PhasesGoBackWithTheCache) {
   for (const char* text : {"grape-m(context=true)", "grape-m(context=true, per_head=true, link=softplus)",
                            "grape-m(rank=4, context=true)"}) {
-    Run tokens(text, 14);
+    Started tokens(text, 14);
     tokens.shaken();
     const at::Tensor full = tokens.out();
     KvCache cache(tokens.encoding, {.capacity = 14, .batch = 2, .dtype = at::kDouble});
@@ -167,11 +167,11 @@ TEST(GrapeM, PhasesGoBackWithTheCache) {
 
 // What is left of a prefix is an additive constant of the phases: no logit among the rest changes.
 TEST(GrapeM, ARemovedPrefixChangesNothing) {
-  Run tokens("grape-m(context=true)", 12);
+  Started tokens("grape-m(context=true)", 12);
   tokens.shaken();
   tokens.options.window = 4;
   const at::Tensor full = tokens.out();
-  Run rest = tokens;
+  Started rest = tokens;
   rest.q = tokens.q.narrow(2, 5, 7), rest.k = tokens.k.narrow(2, 5, 7), rest.v = tokens.v.narrow(2, 5, 7);
   rest.options.x = tokens.options.x.narrow(1, 5, 7);
   rest.options.positions = tokens.options.positions.narrow(1, 5, 7);
@@ -196,7 +196,8 @@ at::Tensor nested(const Json& json) {
 TEST(GrapeM, EqualsTheReleasedSubLayers) {
   if (!std::filesystem::exists(golden_file())) GTEST_SKIP() << "no " << golden_file() << "; set TORSOR_SHARED";
   int seen = 0;
-  for (const Json& one : read_json(golden_file()).at("cases")) {
+  const Json file = read_json(golden_file());
+  for (const Json& one : file.at("cases")) {
     const std::string id = one.at("id").get<std::string>();
     const bool context = id == "module_grape-m-ctx";
     if (!context && id != "module_grape-m-nonctx") continue;

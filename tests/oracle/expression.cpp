@@ -36,6 +36,9 @@ const std::map<std::string, std::set<std::string>>& vocabulary() {
       {"fox", {}},
       {"grape-a", {"gate", "variant", "learn_slopes"}},
       {"grape-ap", {"width", "variant", "tie", "learn_alpha"}},
+      {"grape-m",
+       {"planes", "base", "rank", "basis", "reflectors", "context", "link", "axes", "per_head", "layout",
+        "orientation"}},
       {"heads", {}},
       {"layers", {}},
   };

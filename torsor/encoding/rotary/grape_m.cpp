@@ -20,8 +20,8 @@ namespace {
 // ln(e^0.001 - 1): under softplus, a token with no input moves the phase by 1e-3.
 constexpr double kFirstGate = -6.907255237315470;
 
-/// Entry c of row `row` of an orthonormal basis without zeros (cosines), so that planes of different rows are
-/// orthogonal at the start and training finds a gradient in every channel.
+/// Entry c of row `row` of the orthonormal basis of cosines: planes of different rows are orthogonal at the start, and
+/// hardly an entry is zero (none where the width is a power of two), so that training finds a gradient in all channels.
 double first_entry(std::int64_t row, std::int64_t c, std::int64_t width) {
   const double n = static_cast<double>(width);
   const double wave =
@@ -55,7 +55,7 @@ class GrapeM : public Encoding {
       // Equal reflectors in pairs undo each other: the basis starts as the identity and moves at the first step.
       std::vector<double> values;
       for (std::int64_t row = 0; row < spec_.reflectors; ++row)
-        for (std::int64_t c = 0; c < width(); ++c) values.push_back(first_entry(row / 2, c, width()));
+        for (std::int64_t c = 0; c < width(); ++c) values.push_back(first_entry(row / 2 % width(), c, width()));
       add(all, "reflectors", {spec_.reflectors, width()}, std::move(values));
     }
     if (spec_.context) {
@@ -84,7 +84,7 @@ class GrapeM : public Encoding {
 
   std::vector<Move> moves(const Question& question, Role role) const override {
     const at::Tensor clock = clock_of(question, role);
-    if (spec_.planes != GrapeMSpec::Planes::Canonical || spec_.rank > 0) return {rank_turn(question, clock)};
+    if (free()) return {rank_turn(question, clock)};
     std::vector<Move> all;
     if (spec_.basis != GrapeMSpec::Basis::None) all.push_back(torsor::Basis{all_heads(), basis(question)});
     all.push_back(planes(question, role, clock));
@@ -104,7 +104,7 @@ class GrapeM : public Encoding {
 
   std::optional<RotationInfo> rotation(double /*length*/, const PlainParameters& parameters) const override {
     const auto found = parameters.find(name_of("log_freq"));
-    if (spec_.context || found == parameters.end()) return std::nullopt;
+    if (spec_.context || free() || found == parameters.end()) return std::nullopt;
     RotationInfo info;
     info.layout = spec_.layout;
     info.width = width();
@@ -143,6 +143,8 @@ class GrapeM : public Encoding {
 
  private:
   std::int64_t width() const { return dimensions_.head_dim; }
+  /// Planes of trained vectors instead of pairs of channels.
+  bool free() const { return spec_.planes != GrapeMSpec::Planes::Canonical || spec_.rank > 0; }
   std::string name_of(const char* tensor) const { return str(prefix_, ".", tensor); }
 
   /// `values` empty = zeros.

@@ -58,7 +58,6 @@ class Definition {
         parameters_(parameters),
         width_(encoding.dimensions().head_dim),
         channels_(encoding.dimensions().width),
-        key_heads_(encoding.dimensions().kv_heads),
         group_(encoding.group()) {}
 
   Wide product(const PlainVectors& vectors, const std::vector<double>& distance) const {
@@ -194,7 +193,7 @@ class Definition {
   const GrapeMSpec& spec_;
   const std::string& prefix_;
   const PlainParameters& parameters_;
-  std::int64_t width_, channels_, key_heads_, group_;
+  std::int64_t width_, channels_, group_;
 };
 
 }  // namespace
