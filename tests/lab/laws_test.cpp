@@ -88,7 +88,7 @@ TEST(Laws, WhatIsClaimedHolds) {
         "layers(rope * 1, none * 1, alibi + t5)"}) {
     SCOPED_TRACE(encoding);
     const auto laws = laws_of(encoding);
-    EXPECT_EQ(laws.size(), 12u);
+    EXPECT_EQ(laws.size(), 14u);
     for (const auto& [name, law] : laws) {
       EXPECT_NE(verdict(law), "does not hold") << name << ": worst " << law.worst.value_or(-1) << " " << law.note;
       if (law.claimed) {
@@ -109,8 +109,13 @@ TEST(Laws, WhatIsNotClaimedIsMeasured) {
     ASSERT_TRUE(law.worst.has_value()) << encoding;
     EXPECT_GT(*law.worst, 1e-4) << encoding;
   }
-  for (const char* encoding : {"fox", "grape-a(gate=qk)", "grape-ap(variant=relative)"})
+  for (const char* encoding : {"fox", "grape-a(gate=qk)", "grape-ap(variant=relative)"}) {
     EXPECT_EQ(verdict(laws_of(encoding).at("relative")), "holds") << encoding;
+    EXPECT_EQ(verdict(laws_of(encoding).at("penalty")), "holds") << encoding;
+  }
+  EXPECT_EQ(verdict(laws_of("fox + grape-ap").at("falling")), "holds");
+  EXPECT_EQ(verdict(laws_of("grape-a(gate=k)").at("falling")), "not claimed");
+  EXPECT_EQ(verdict(laws_of("fox + t5").at("penalty")), "not claimed");
   // Phases of the content are no function of the position: there is nothing to compose, but a shift changes nothing.
   for (const char* name : {"identity", "composition", "inverse", "norm"}) {
     const Law law = laws_of("grape-m(context=true)").at(name);
@@ -256,6 +261,10 @@ TEST(LawsNotice, ABiasThatLooksWhereItMustNot) {
     return key_positions(q) * q.x.select(1, q.key.tokens() - 1).select(1, 0).view({-1, 1, 1});
   }));
   EXPECT_EQ(verdict(laws.at("causality")), "does not hold");
+  // More for what is farther away.
+  laws = laws_of(std::make_shared<Biased>([&](const Question& q) { return key_positions(q); }));
+  EXPECT_EQ(verdict(laws.at("penalty")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("falling")), "does not hold");
   // The row of the batch.
   laws = laws_of(std::make_shared<Biased>([&](const Question& q) {
     return key_positions(q) * at::arange(q.key.positions.size(0), at::kDouble).view({-1, 1, 1});

@@ -217,6 +217,13 @@ TEST(Values, WhatIsTrainedOrMadeOfContentIsDescribed) {
   EXPECT_EQ(values("t5")["trained"], Json::array({"t5.table (32, 8)"}));
   EXPECT_FALSE(values("cope")["content"].empty());
   EXPECT_FALSE(values("txl")["content"].empty());
+  for (const char* encoding : {"fox", "grape-a(gate=k)", "grape-ap", "rope + fox"}) {
+    EXPECT_TRUE(values(encoding)["bias"].is_null()) << encoding;
+    EXPECT_EQ(values(encoding)["content"].size(), 1u) << encoding;
+  }
+  EXPECT_EQ(values("grape-a(gate=qk)")["content"].size(), 2u);
+  EXPECT_EQ(values("grape-a")["bias"], values("alibi")["bias"]);
+  EXPECT_EQ(values("grape-ap")["slopes"], values("alibi")["slopes"]);
   EXPECT_TRUE(values("t5")["content"].empty());
   EXPECT_TRUE(values("alibi")["trained"].empty());
   const Json learned = values("learned + alibi", ask);

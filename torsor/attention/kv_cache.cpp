@@ -262,6 +262,18 @@ CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const 
     view.keys = at::zeros({options_.batch, dimensions.kv_heads, 0, dimensions.head_dim}, stored);
     view.values = at::zeros({options_.batch, dimensions.kv_heads, 0, options_.value_dim}, stored);
     view.positions = at::zeros({options_.batch, 0, encoding_->traits().axes}, stored.dtype(at::kDouble));
+    // What is kept of no token has its names and shapes all the same: the encoding looks for them.
+    AttendOptions nothing;
+    nothing.parameters = options.parameters;
+    nothing.layer = index;
+    nothing.layers = options_.layers;
+    nothing.x = at::zeros({options_.batch, 0, dimensions.width}, stored);
+    for (const std::string& name : encoding.inputs()) nothing.named[name] = at::zeros({options_.batch, 0}, stored);
+    Sides sides;
+    sides.key.positions = view.positions;
+    const at::Tensor q = at::zeros({options_.batch, dimensions.heads, 0, dimensions.head_dim}, stored);
+    NamedTensors state;
+    view.kept = encoding.arrive(arrival_question(q, view.keys, view.values, sides, nothing), state);
     return view;
   }
   view.keys = layer.keys.narrow(2, 0, longest);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "torsor/attention/moves.h"
 #include "torsor/base/error.h"
@@ -359,6 +360,34 @@ double nothing_error(Tester& t) {
   return minus_infinity ? worst : std::numeric_limits<double>::infinity();
 }
 
+/// What is added to the logits, (1, H, T, T), -inf where hidden: queries of zeros leave nothing else, and values that
+/// are unit vectors make the weights the output.
+at::Tensor added_to_logits(Tester& t) {
+  ConformanceCase c = t.attention_case(1, kTokens);
+  c.q = at::zeros_like(c.q);
+  c.v = at::eye(kTokens, at::kDouble).expand({1, c.v.size(1), kTokens, kTokens}).contiguous();
+  const NamedTensors outputs = t.full(c);
+  return outputs.at("out").log() + outputs.at("lse").unsqueeze(3);
+}
+
+/// The largest of what must not be above 0, in units of the largest bias or of 1: the weights, from which biases are
+/// read here, are rounded.
+double penalty_error(Tester& t) {
+  const at::Tensor bias = added_to_logits(t), hidden = bias.isinf();
+  const double above = bias.max().item<double>(), own = bias.diagonal(0, 2, 3).abs().max().item<double>();
+  return std::max({above, own, 0.0}) / std::max(bias.masked_fill(hidden, 0).abs().max().item<double>(), 1.0);
+}
+
+/// How much a farther token gets beyond the nearer one beside it, in the same units.
+double falling_error(Tester& t) {
+  const at::Tensor bias = added_to_logits(t);
+  const at::Tensor seen = at::ones({kTokens, kTokens}, at::kBool).tril().narrow(0, 1, kTokens - 1);
+  const at::Tensor rise = bias.narrow(3, 0, kTokens - 1) - bias.narrow(3, 1, kTokens - 1);  // keys j over j + 1
+  const at::Tensor both = rise.narrow(2, 1, kTokens - 1).masked_fill(seen.narrow(1, 1, kTokens - 1).logical_not(), 0);
+  const double largest = bias.masked_fill(bias.isinf(), 0).abs().max().item<double>();
+  return std::max(both.max().item<double>(), 0.0) / std::max(largest, 1.0);
+}
+
 double batch_error(Tester& t) {
   const ConformanceCase c = t.attention_case(3, kTokens);
   const at::Tensor order = at::tensor(std::vector<std::int64_t>{2, 0, 1}, at::kLong);
@@ -441,6 +470,18 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
   law("packed", "texts packed into one row do not see each other", "", kNearBound, packed_error);
   law("causality", "a later token never changes an earlier output", "", 0, causality_error);
   law("nothing seen", "a query that sees nothing gives zeros and has no gradient", "", 0, nothing_error);
+  // What a bias must be of for a law of its values; other forms may be anything.
+  const auto made_of = [&](const std::set<std::string>& forms) -> std::string {
+    if (traits.forms.empty()) return "nothing is added to a logit";
+    for (const std::string& form : traits.forms)
+      if (forms.count(form) == 0) return str("a bias of the form '", form, "' may be anything");
+    return "";
+  };
+  const std::string lowers = made_of({"potential", "gated", "path"}), falls = made_of({"potential", "path"});
+  law("penalty", "what is added to a logit is never above 0, and is 0 for the token itself", lowers, kNearBound,
+      lowers.empty() ? Measure(penalty_error) : Measure());
+  law("falling", "a farther token never has more added than a nearer one", falls, kNearBound,
+      falls.empty() ? Measure(falling_error) : Measure());
   law("batch order", "rows of a batch do not depend on their order", "", kNearBound, batch_error);
   return laws;
 }

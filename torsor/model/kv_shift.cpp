@@ -55,8 +55,10 @@ at::Tensor mixed(const at::Tensor& y, const at::Tensor& x, const at::Tensor& wei
   at::Tensor earlier = entries(y, neighbours.previous, before);
   if (neighbours.same.defined())
     earlier = earlier.masked_fill(neighbours.same.logical_not().view({y.size(0), 1, y.size(2), 1}), 0);
-  const at::Tensor gate = at::sigmoid(at::linear(x, weight.to(x.scalar_type()))).transpose(1, 2).unsqueeze(3);
-  return (y + gate * (earlier - y)).to(y.scalar_type());
+  const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor gate = at::sigmoid(at::linear(x.to(wide), weight.to(wide))).transpose(1, 2).unsqueeze(3);
+  const at::Tensor now = y.to(wide);
+  return (now + gate * (earlier.to(wide) - now)).to(y.scalar_type());
 }
 
 }  // namespace
