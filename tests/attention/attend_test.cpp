@@ -196,7 +196,7 @@ TEST(Attend, ZeroLengths) {
                      of_keys = subject.draw(rows, keys).requires_grad();
         for (const bool positions : {true, false}) {
           if (!positions && row.axes > 1) continue;
-          AttendOptions options = subject.options({});
+          AttendOptions options = subject.options({of_keys, {}, {}});
           options.causal = causal;
           options.need_lse = true;
           if (positions) options.positions = subject.run_of_positions(rows, keys);
@@ -224,7 +224,7 @@ TEST(Attend, BlindRowsAreZeroWithZeroGradient) {
     const Tokens of_queries = subject.draw(2, 5).requires_grad(), of_keys = subject.draw(2, 3).requires_grad();
     std::vector<at::Tensor> leaves = {of_queries.q, of_keys.k, of_keys.v};
     for (auto& [name, tensor] : subject.parameters()) leaves.push_back(tensor.requires_grad_(true));
-    AttendOptions options = subject.options({});
+    AttendOptions options = subject.options({of_keys, {}, {}});
     options.positions = subject.run_of_positions(2, 3);
     options.need_lse = true;
     const Attended result = attend_full(of_queries.q, of_keys.k, of_keys.v, *subject.encoding(), options);
@@ -277,7 +277,7 @@ TEST(Attend, WhatNobodySeesReachesNoOutputAndNoGradient) {
                                                     : ", outside the window"));
         const Tokens tokens = subject.place(subject.draw(2, 8), subject.run_of_positions(2, 8)).tokens;
         const at::Tensor q = tokens.q.narrow(2, 4, 4);
-        AttendOptions options = subject.options({{}, subject.run_of_positions(2, 8).contiguous(), {}});
+        AttendOptions options = subject.options({tokens, subject.run_of_positions(2, 8).contiguous(), {}});
         at::Tensor unseen = at::zeros({2, 8}, at::kBool);
         if (how == 0) {
           options.key_lengths = longs({5, 8});
@@ -298,6 +298,8 @@ TEST(Attend, WhatNobodySeesReachesNoOutputAndNoGradient) {
             dirty.q = q.masked_fill(unseen.narrow(1, 4, 4).reshape({2, 1, 4, 1}), value);
           AttendOptions spoilt = options;
           if (how != 2 && value != 1e300) spoilt.positions = options.positions.masked_fill(unseen.unsqueeze(2), value);
+          // Outside the window x still counts: a forget gate works on all that comes after it.
+          if (how != 2 && options.x.defined()) spoilt.x = options.x.masked_fill(unseen.unsqueeze(2), value);
           const Answer found = run_with(subject, dirty, spoilt, grad_out);
           EXPECT_TRUE(same_bits(found.out, clean.out)) << value;
           for (std::size_t n = 0; n < clean.gradients.size(); ++n) {
@@ -350,14 +352,16 @@ TEST(Attend, RecomputedBlocksGiveTheSameNumbers) {
     Subject subject(row, setting);
     SCOPED_TRACE(subject.name());
     const Tokens tokens = subject.draw(2, 9).requires_grad();
-    AttendOptions options = subject.options({{}, subject.run_of_positions(2, 9), {}});
+    AttendOptions options = subject.options({tokens, subject.run_of_positions(2, 9), {}});
     options.need_lse = true;
     std::vector<at::Tensor> leaves = {tokens.q, tokens.k, tokens.v};
     for (auto& [name, tensor] : options.parameters) leaves.push_back(tensor.requires_grad_(true));
     const Encoding& encoding = subject.of_layer();
     const Sides sides = resolve_sides(tokens.q, tokens.k, options, encoding.traits());
-    const NamedTensors kept;
-    const Question arriving = arrival_question(tokens.k, tokens.v, sides, options);
+    Question arriving = arrival_question(tokens.q, tokens.k, tokens.v, sides, options);
+    NamedTensors state;
+    const NamedTensors kept = encoding.arrive(arriving, state);
+    arriving.kept = &kept;
     const CoreInput input = ask_for_core(encoding, query_question(tokens.q, sides, kept, encoding, options),
                                          move_keys(arriving.k, encoding, arriving, options), tokens.v, options);
     const at::Tensor grad_out = at::randn({2, setting.heads.heads, 9, subject.value_dim()}, doubles());
@@ -413,7 +417,7 @@ TEST(Attend, Bf16KeepsToItsBound) {
     Subject subject(row, setting);
     SCOPED_TRACE(subject.name());
     const Tokens tokens = subject.draw(2, 12).requires_grad();
-    AttendOptions options = subject.options({{}, subject.run_of_positions(2, 12, row.farthest > 100 ? 60 : 0), {}});
+    AttendOptions options = subject.options({tokens, subject.run_of_positions(2, 12, row.farthest > 100 ? 60 : 0), {}});
     options.query_positions = options.positions;
     options.path = Path::Reference;
     const at::Tensor out = attend(tokens.q, tokens.k, tokens.v, *subject.encoding(), options);
@@ -424,7 +428,7 @@ TEST(Attend, Bf16KeepsToItsBound) {
     const NamedTensors kept;
     Question question = query_question(tokens.q, {}, kept, subject.of_layer(), options);
     question.query.positions = question.key.positions = options.positions;
-    const bool moves = !subject.of_layer().moves(question, Role::Query).empty();
+    const bool moves = subject.of_layer().traits().rotates || !subject.of_layer().moves(question, Role::Query).empty();
     const double bound = moves ? 1.5e-2 : 4e-3;
     EXPECT_LE(row_error(out, wanted.out), bound);
     options.path = Path::Auto;
@@ -433,6 +437,7 @@ TEST(Attend, Bf16KeepsToItsBound) {
     const Tokens wide =
         Tokens{tokens.q.detach().to(at::kDouble), tokens.k.detach().to(at::kDouble), tokens.v.detach().to(at::kDouble)}
             .requires_grad();
+    if (options.x.defined()) options.x = options.x.detach().to(at::kDouble);
     const at::Tensor grad_out = at::randn_like(out);
     const auto found = torch::autograd::grad({out}, {tokens.q, tokens.k, tokens.v}, {grad_out});
     const auto exact = torch::autograd::grad({attend(wide.q, wide.k, wide.v, *subject.encoding(), options)},
@@ -454,7 +459,8 @@ TEST(Attend, ExpandedTensorsAreReadAsTheyStand) {
     const at::Tensor positions = subject.run_of_positions(1, 6);
     const auto wide = [](const at::Tensor& tensor) { return tensor.expand({3, -1, -1, -1}); };
     const at::Tensor alone = subject.full({one, positions, {}});
-    const Placed expanded{{wide(one.q), wide(one.k), wide(one.v)}, positions.expand({3, -1, -1}), {}};
+    const at::Tensor x = one.x.defined() ? one.x.expand({3, -1, -1}) : one.x;
+    const Placed expanded{{wide(one.q), wide(one.k), wide(one.v), x}, positions.expand({3, -1, -1}), {}};
     for (const Path path : {Path::Auto, Path::Reference})
       EXPECT_LE(row_error(subject.full(expanded, path), wide(alone)), 1e-12);
     EXPECT_LE(row_error(subject.cached(expanded, {2}), subject.full(expanded)), row.length_dependent ? 10 : 1e-11);

@@ -167,6 +167,26 @@ TEST(Cache, ReadsFromTheMiddle) {
             1e-11);
 }
 
+TEST(Cache, AnEmptyOneAnswersNothing) {
+  for (const EncodingCase& row : case_table()) {
+    if (row.length_dependent) continue;
+    const Subject subject(row, {.heads = row.heads.front()});
+    SCOPED_TRACE(subject.name());
+    KvCache cache = subject.cache(2, 4);
+    const Placed placed = subject.place(subject.draw(2, 3), subject.run_of_positions(2, 3));
+    AttendOptions options = subject.options(placed);
+    options.query_positions = placed.positions;
+    options.positions = at::Tensor();
+    for (int turn = 0; turn < 2; ++turn) {
+      const Attended one = cache.read(placed.tokens.q, options);
+      EXPECT_EQ(one.out.sizes(), (std::vector<std::int64_t>{2, row.heads.front().heads, 3, subject.value_dim()}));
+      EXPECT_EQ(one.out.count_nonzero().item<std::int64_t>(), 0);
+      cache.append(placed.tokens.k, placed.tokens.v, subject.options(placed));
+      cache.truncate(std::int64_t{0});
+    }
+  }
+}
+
 TEST(Cache, PositionsGoOnByThemselves) {
   const Held reference;
   const Subject& subject = reference.subject;

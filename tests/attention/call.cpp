@@ -33,21 +33,29 @@ at::Tensor with_layout(const at::Tensor& tensor, bool transposed) {
 }  // namespace
 
 Tokens Tokens::slice(std::int64_t first, std::int64_t count) const {
-  return {q.narrow(2, first, count), k.narrow(2, first, count), v.narrow(2, first, count)};
+  return {q.narrow(2, first, count), k.narrow(2, first, count), v.narrow(2, first, count),
+          x.defined() ? x.narrow(1, first, count) : x};
 }
 
-Tokens Tokens::row(std::int64_t row) const { return {q.narrow(0, row, 1), k.narrow(0, row, 1), v.narrow(0, row, 1)}; }
+Tokens Tokens::row(std::int64_t row) const {
+  return {q.narrow(0, row, 1), k.narrow(0, row, 1), v.narrow(0, row, 1), x.defined() ? x.narrow(0, row, 1) : x};
+}
 
 Tokens Tokens::requires_grad() const {
-  const auto leaf = [](const at::Tensor& one) { return one.detach().clone().requires_grad_(true); };
-  return {leaf(q), leaf(k), leaf(v)};
+  const auto leaf = [](const at::Tensor& one) {
+    return one.defined() ? one.detach().clone().requires_grad_(true) : one;
+  };
+  return {leaf(q), leaf(k), leaf(v), leaf(x)};
 }
 
 namespace {
 Tokens cat(const std::vector<Tokens>& parts, std::int64_t axis) {
-  std::vector<at::Tensor> q, k, v;
-  for (const Tokens& one : parts) q.push_back(one.q), k.push_back(one.k), v.push_back(one.v);
-  return {at::cat(q, axis), at::cat(k, axis), at::cat(v, axis)};
+  std::vector<at::Tensor> q, k, v, x;
+  for (const Tokens& one : parts) {
+    q.push_back(one.q), k.push_back(one.k), v.push_back(one.v);
+    if (one.x.defined()) x.push_back(one.x);
+  }
+  return {at::cat(q, axis), at::cat(k, axis), at::cat(v, axis), x.empty() ? at::Tensor() : at::cat(x, axis ? 1 : 0)};
 }
 }  // namespace
 
@@ -80,7 +88,9 @@ Tokens Subject::draw(std::int64_t rows, std::int64_t count) const {
     return with_layout(at::randn({rows, h, count, d}, doubles()).to(setting_.dtype), setting_.transposed);
   };
   const at::Tensor q = normal(heads.heads, head_dim()), k = normal(heads.kv_heads, head_dim());
-  return {q, k, normal(heads.kv_heads, value_dim())};
+  const at::Tensor v = normal(heads.kv_heads, value_dim());
+  if (!row_->hidden) return {q, k, v};
+  return {q, k, v, at::randn({rows, count, kCaseWidth}, doubles()).to(setting_.dtype)};
 }
 
 at::Tensor Subject::run_of_positions(std::int64_t rows, std::int64_t count, double first) const {
@@ -96,7 +106,7 @@ at::Tensor Subject::run_of_positions(std::int64_t rows, std::int64_t count, doub
 Placed Subject::place(const Tokens& tokens, const at::Tensor& positions, const at::Tensor& documents) const {
   if (!row_->absolute) {
     const auto laid = [&](const at::Tensor& one) { return with_layout(one, setting_.transposed); };
-    return {{laid(tokens.q), laid(tokens.k), laid(tokens.v)}, positions, documents};
+    return {{laid(tokens.q), laid(tokens.k), laid(tokens.v), tokens.x}, positions, documents};
   }
   Side side;
   side.positions = positions;
@@ -114,6 +124,7 @@ AttendOptions Subject::options(const Placed& placed) const {
   AttendOptions options;
   options.positions = placed.positions;
   options.documents = placed.documents;
+  options.x = placed.tokens.x;
   options.window = setting_.window;
   options.parameters = parameters_;
   options.layer = setting_.layer;

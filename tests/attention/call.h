@@ -30,9 +30,10 @@ struct Setting {
   Precision precision = Precision::Exact;
 };
 
-/// Contents without positions: (B, H, T, D) each.
+/// Contents without positions: (B, H, T, D) each, and the block's input (B, T, C) for encodings that read it.
 struct Tokens {
   at::Tensor q, k, v;
+  at::Tensor x = {};
   std::int64_t rows() const { return k.size(0); }
   std::int64_t count() const { return k.size(2); }
   Tokens slice(std::int64_t first, std::int64_t count) const;

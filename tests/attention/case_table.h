@@ -25,6 +25,7 @@ struct EncodingCase {
   bool relative = true;           ///< unchanged when all positions move by the same amount
   bool length_dependent = false;  ///< frequencies depend on the length of the document
   bool absolute = false;          ///< adds to the token embedding; the tests then make q, k and v from hidden states
+  bool hidden = false;            ///< reads the block's input x
   bool needs_causal = false;      ///< refuses calls without causal order
   double farthest = 2e6;          ///< largest position that it takes
   /// Query and key heads that the expression fits; none of its own, one group, several groups.

@@ -41,6 +41,21 @@ TEST(CaseTable, RowsSayWhatTheEncodingsSay) {
     EXPECT_EQ(traits.relative, row.relative);
     EXPECT_EQ(traits.absolute, row.absolute);
     EXPECT_EQ(traits.length_dependent, row.length_dependent);
+    // Who reads x says so, and nobody else does.
+    bool hidden = false;
+    for (std::int64_t layer = 0; layer < subject.encoding()->period(); ++layer) {
+      const Subject of_layer(row, {.heads = row.heads.front(), .layer = layer});
+      const Placed placed = of_layer.place(of_layer.draw(1, 3), of_layer.run_of_positions(1, 3));
+      AttendOptions options = of_layer.options(placed);
+      options.x = at::Tensor();
+      try {
+        attend(placed.tokens.q, placed.tokens.k, placed.tokens.v, *of_layer.encoding(), options);
+      } catch (const Error& error) {
+        hidden = true;
+        EXPECT_NE(std::string(error.what()).find("x must be given"), std::string::npos) << error.what();
+      }
+    }
+    EXPECT_EQ(hidden, row.hidden);
     bool trained = false;
     for (std::int64_t layer = 0; layer < subject.encoding()->period(); ++layer)
       trained |= !subject.encoding()->parameters(layer).empty();

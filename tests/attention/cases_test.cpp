@@ -241,12 +241,14 @@ TEST(B16, UnusedSlotsDoNotMatter) {
       Tokens tokens = subject.place(subject.draw(2, 12), subject.run_of_positions(2, 12)).tokens;
       const at::Tensor lengths = longs({7, 9});
       const auto filled = [&](double value) {
-        AttendOptions options = subject.options({{}, subject.run_of_positions(2, 12).contiguous(), {}});
+        AttendOptions options = subject.options({tokens, subject.run_of_positions(2, 12).contiguous(), {}});
         at::Tensor k = tokens.k.clone(), v = tokens.v.clone();
+        if (options.x.defined()) options.x = options.x.clone();
         for (std::int64_t b = 0; b < 2; ++b) {
           const std::int64_t length = 7 + 2 * b;
           k.select(0, b).narrow(1, length, 12 - length).fill_(value);
           v.select(0, b).narrow(1, length, 12 - length).fill_(value);
+          if (options.x.defined()) options.x.select(0, b).narrow(0, length, 12 - length).fill_(value);
           if (std::isnan(value)) options.positions.select(0, b).narrow(0, length, 12 - length).fill_(value);
         }
         options.key_lengths = lengths;
@@ -339,7 +341,7 @@ TEST(B21, ARowThatSeesNothingIsZeroAndHarmsNobody) {
       const Tokens tokens = subject.draw(2, 6).requires_grad();
       std::vector<at::Tensor> leaves = {tokens.q, tokens.k, tokens.v};
       for (auto& [name, tensor] : subject.parameters()) leaves.push_back(tensor.requires_grad_(true));
-      AttendOptions options = subject.options({{}, subject.run_of_positions(2, 6), {}});
+      AttendOptions options = subject.options({tokens, subject.run_of_positions(2, 6), {}});
       options.key_lengths = longs({6, 6});
       const at::Tensor open = attend(tokens.q, tokens.k, tokens.v, *subject.encoding(), options);
       options.key_lengths = longs({6, 0});

@@ -20,6 +20,25 @@ std::int64_t length_of(const PlainCall& call, std::int64_t b) {
   return call.lengths.empty() ? call.keys : call.lengths[static_cast<std::size_t>(b)];
 }
 
+/// The token of row b that query i stands at; may lie outside of what the row has.
+std::int64_t own_token(const PlainCall& call, std::int64_t b, std::int64_t i) {
+  return i + (call.offsets.empty() ? length_of(call, b) - call.queries : call.offsets[static_cast<std::size_t>(b)]);
+}
+
+/// What definitions that run over tokens are given of token j.
+PlainTokens::Token token_of(const PlainCall& call, std::int64_t b, std::int64_t h, std::int64_t j) {
+  PlainTokens::Token token;
+  const std::int64_t key = (b * call.key_heads + h / (call.heads / call.key_heads)) * call.keys + j;
+  token.k = call.k.data() + key * call.head_dim;
+  token.v = call.v.data() + key * call.value_dim;
+  if (!call.x.empty()) token.x = call.x.data() + (b * call.keys + j) * call.width;
+  const std::int64_t query = j - own_token(call, b, 0);
+  if (query >= 0 && query < call.queries)
+    token.q = call.q.data() + ((b * call.heads + h) * call.queries + query) * call.head_dim;
+  token.position = call.key_positions[static_cast<std::size_t>((b * call.keys + j) * call.axes)];
+  return token;
+}
+
 /// T of the query's document: its largest key position plus 1.
 double document_length(const PlainCall& call, std::int64_t b, std::int64_t i) {
   double length = -kInfinity;
@@ -53,6 +72,7 @@ PlainCall plain_call(const Encoding& of_layer, const at::Tensor& q, const at::Te
   call.q = plain_values(q), call.k = plain_values(k), call.v = plain_values(v);
   call.query_positions = plain_values(options.query_positions);
   call.key_positions = plain_values(options.positions);
+  if (options.x.defined()) call.x = plain_values(options.x), call.width = options.x.size(2);
   call.query_documents = plain_integers(options.query_documents);
   call.key_documents = plain_integers(options.documents);
   call.lengths = plain_integers(options.key_lengths);
@@ -67,8 +87,7 @@ PlainCall plain_call(const Encoding& of_layer, const at::Tensor& q, const at::Te
 
 bool plain_visible(const PlainCall& call, std::int64_t b, std::int64_t i, std::int64_t j) {
   if (j >= length_of(call, b)) return false;
-  const std::int64_t own =
-      i + (call.offsets.empty() ? length_of(call, b) - call.queries : call.offsets[static_cast<std::size_t>(b)]);
+  const std::int64_t own = own_token(call, b, i);
   if (call.causal && j > own) return false;
   if (call.window && std::abs(own - j) >= *call.window) return false;
   if (call.key_documents.empty()) return true;
@@ -96,6 +115,17 @@ PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::i
     logits.push_back(pair.scale * factor * call.encoding->define_product(pair, call.parameters) +
                      call.encoding->define_bias(pair, call.parameters) + (call.extra ? call.extra(b, h, i, j) : 0));
   }
+  PlainTokens tokens;
+  tokens.value_dim = call.value_dim;
+  tokens.head = h;
+  tokens.layer = call.layer;
+  tokens.scale = pair.scale * factor;
+  if (!seen.empty()) {
+    tokens.own = token_of(call, b, h, std::clamp<std::int64_t>(own_token(call, b, i), 0, call.keys - 1));
+    tokens.own.position = pair.pq[0];
+  }
+  for (const std::int64_t j : seen) tokens.seen.push_back(token_of(call, b, h, j));
+  call.encoding->define_path(logits, tokens, call.parameters);
   call.encoding->define_row(logits, pair.q, h, call.layer, call.parameters);
 
   PlainRow row;

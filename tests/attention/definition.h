@@ -16,7 +16,9 @@ struct PlainCall {
   const Encoding* encoding = nullptr;  ///< of the layer
   std::int64_t layer = 0;
   std::int64_t rows = 0, heads = 0, key_heads = 0, queries = 0, keys = 0, head_dim = 0, value_dim = 0, axes = 1;
+  std::int64_t width = 0;                                    ///< of x
   std::vector<double> q, k, v;                               ///< (B, Hq, Tq, D), (B, Hk, Tk, D), (B, Hk, Tk, Dv)
+  std::vector<double> x;                                     ///< (B, Tk, C), empty = not given
   std::vector<double> query_positions, key_positions;        ///< (B, T, axes)
   std::vector<std::int64_t> query_documents, key_documents;  ///< (B, T); empty = none
   std::vector<std::int64_t> lengths, offsets;                ///< (B); empty = none

@@ -48,7 +48,15 @@ RandomCall random_call(const EncodingCase& row, std::uint64_t seed, at::ScalarTy
   options.positions = ascending((at::rand({rows, keys, row.axes}, doubles()) * 2 * span).floor() / 2 - 3);
   if (below(2) == 0) options.documents = ascending(at::randint(3, {rows, keys}, at::kLong)) - below(2);
   if (below(2) == 0) options.key_lengths = at::randint(keys + 1, {rows}, at::kLong);
-  if (below(3) == 0) options.query_offsets = at::randint(keys, {rows}, at::kLong);
+  if (below(3) == 0) {
+    options.query_offsets = at::randint(keys, {rows}, at::kLong);
+    // A query past its row's last token has no x of its own.
+    if (row.hidden || row.needs_causal) {
+      const at::Tensor length = options.key_lengths.defined() ? options.key_lengths : at::full({rows}, keys, at::kLong);
+      options.query_offsets = at::minimum(options.query_offsets, length - queries);
+    }
+  }
+  options.x = of_keys.x;
   if (below(3) == 0) options.scale = 0.3;
   // The definition is given what the door completes.
   const Sides sides = resolve_sides(call.q, call.k, options, call.subject->of_layer().traits());
@@ -132,6 +140,7 @@ TEST(Definition, GradientsAreItsFiniteDifferences) {
         leaves.push_back(tensor.requires_grad_(true));
         names.push_back(name);
       }
+      if (row.hidden) leaves.push_back(call.options.x.requires_grad_(true));
       const at::Tensor out = attend(call.q, call.k, call.v, *call.subject->encoding(), call.options);
       const at::Tensor grad_out = at::randn_like(out);
       const auto found = torch::autograd::grad({out}, leaves, {grad_out}, {}, false, true);
@@ -155,6 +164,13 @@ TEST(Definition, GradientsAreItsFiniteDifferences) {
       expect_gradient(found[0], plain.q, 24, of_query, "q");
       expect_gradient(found[1], plain.k, 24, of_key(plain.head_dim), "k");
       expect_gradient(found[2], plain.v, 12, of_key(plain.value_dim), "v");
+      if (row.hidden && found.back().defined()) {
+        const auto of_row = [&](std::int64_t place) {
+          const std::int64_t b = place / kCaseWidth / plain.keys;
+          return plain_loss(plain, weights, {b, b + 1, 0, plain.heads, 0, plain.queries});
+        };
+        expect_gradient(found.back(), plain.x, 24, of_row, "x");
+      }
       const auto of_all = [&](std::int64_t) { return plain_loss(plain, weights, everything(plain)); };
       for (std::size_t n = 0; n < names.size(); ++n) {
         // An encoding's table for the embedding is not read by attention.

@@ -177,6 +177,7 @@ TEST(Spine, RowsOfDifferentLengthsInOneCache) {
       }
       const Tokens part = stack_rows(parts);
       Placed arriving;
+      arriving.tokens = part;
       arriving.positions = at::cat(positions, 0);
       const at::Tensor out =
           cache.attend(part.q, part.k, part.v, subject.options(arriving), at::tensor(counts, at::kLong)).out;

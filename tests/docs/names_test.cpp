@@ -25,16 +25,24 @@ std::string keys_cell(const NameInfo& info) {
   return cell;
 }
 
-/// Names of the trained tensors that a name has under its defaults or with learn=true, without their prefix.
+/// Names of the trained tensors that a name has under its defaults or with one flag, word or number changed, without
+/// their prefix.
 std::set<std::string> tensors_of(const NameInfo& info) {
   std::set<std::string> names;
   if (info.operand != Operand::None) return names;
   std::vector<std::string> ways = {info.name};
-  for (const KeyInfo& key : info.keys)
-    if (key.name == "learn") ways.push_back(info.name + "(learn=true)");
-  for (const std::string& way : ways)
-    for (const ParameterInfo& parameter : make_encoding(way, kModel)->parameters(0))
-      names.insert(parameter.name.substr(parameter.name.find('.') + 1));
+  for (const KeyInfo& key : info.keys) {
+    if (key.type == KeyInfo::Type::Boolean) ways.push_back(str(info.name, "(", key.name, "=true)"));
+    for (const std::string& word : key.words) ways.push_back(str(info.name, "(", key.name, "=", word, ")"));
+    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0))
+      ways.push_back(str(info.name, "(", key.name, "=4)"));
+  }
+  for (const std::string& way : ways) try {
+      for (const ParameterInfo& parameter : make_encoding(way, kModel)->parameters(0))
+        names.insert(parameter.name.substr(parameter.name.find('.') + 1));
+    } catch (const UsageError&) {
+      // Such a word needs another key beside it.
+    }
   return names;
 }
 

@@ -39,7 +39,8 @@ Numbers numbers(const Json& json) {
 }
 
 bool is_ours(const Expression& expression) {
-  static const std::set<std::string> names = {"none", "alibi", "t5", "kerple", "sandwich", "fire", "cope", "txl"};
+  static const std::set<std::string> names = {"none", "alibi", "t5",  "kerple",  "sandwich", "fire",
+                                              "cope", "txl",   "fox", "grape-a", "grape-ap"};
   for (const Term& term : expression.terms) {
     if (term.name != "heads" && !names.contains(term.name)) return false;
     for (const Item& item : term.operands)
@@ -56,6 +57,11 @@ void check_case(const Json& one) {
   const std::int64_t rows = q.shape[0], heads = q.shape[1], queries = q.shape[2], dim = q.shape[3];
   const std::int64_t key_heads = k.shape[1], keys = k.shape[2], value_dim = v.shape[3];
   Dimensions dimensions{.heads = heads, .kv_heads = key_heads, .head_dim = dim};
+  Numbers x;
+  if (inputs.contains("x")) {
+    x = numbers(inputs["x"]);
+    dimensions.width = x.shape[2];
+  }
   PlainParameters parameters;
   for (const auto& [name, tensor] : one["parameters"].items()) {
     const Numbers value = numbers(tensor);
@@ -105,6 +111,20 @@ void check_case(const Json& one) {
                                encoding->define_product(pair, parameters) +
                            encoding->define_bias(pair, parameters));
         }
+        PlainTokens tokens;
+        tokens.value_dim = value_dim;
+        tokens.head = h;
+        const auto token_of = [&](std::int64_t j) {
+          PlainTokens::Token token;
+          if (!x.data.empty()) token.x = x.row({b, j});
+          token.k = k.row({b, h / (heads / key_heads), j});
+          token.v = v.row({b, h / (heads / key_heads), j});
+          token.position = pk.at({b, j, 0});
+          return token;
+        };
+        for (const std::int64_t j : seen) tokens.seen.push_back(token_of(j));
+        if (!seen.empty()) tokens.own = token_of(own);
+        encoding->define_path(logits, tokens, parameters);
         encoding->define_row(logits, q.row({b, h, i}), h, 0, parameters);
         double largest = -std::numeric_limits<double>::infinity(), sum = 0;
         for (const double logit : logits) largest = std::max(largest, logit);
@@ -167,7 +187,25 @@ TEST(BiasGolden, DefinitionsReproduceTheAttentionCases) {
                          "cope-left-padded",
                          "txl",
                          "txl-decode-gqa",
-                         "heads-t5-alibi"})
+                         "heads-t5-alibi",
+                         "fox",
+                         "fox-decode",
+                         "fox-key-lengths-causal",
+                         "fox-left-padded",
+                         "fox-pad-inside",
+                         "fox-packed",
+                         "fox-long",
+                         "grape-a-k-released",
+                         "grape-a-q-paper",
+                         "grape-a-qk-gqa-decode",
+                         "grape-a",
+                         "grape-ap-released",
+                         "grape-ap-paper",
+                         "grape-ap-relative",
+                         "grape-ap-window",
+                         "grape-ap-packed",
+                         "grape-ap-gqa",
+                         "grape-ap-long"})
     EXPECT_TRUE(checked.contains(id)) << id;
 }
 

@@ -23,8 +23,8 @@ namespace {
 using Status = CaseResult::Status;
 
 const std::vector<std::string>& shipped_names() {
-  static const std::vector<std::string> names = {"absolute",  "bias",   "composition", "content", "masks",
-                                                 "positions", "rotary", "scaling",     "shapes"};
+  static const std::vector<std::string> names = {"absolute",  "bias",   "composition", "content", "gates", "masks",
+                                                 "positions", "rotary", "scaling",     "shapes",  "turns"};
   return names;
 }
 
@@ -107,7 +107,7 @@ TEST(FusedPath, EveryCaseThatLowersPasses) {
       }
     }
     // What lowers must not silently stop doing so.
-    EXPECT_GE(counts[Status::Passed], dtype == std::string("bf16") ? 579 : 626);
+    EXPECT_GE(counts[Status::Passed], dtype == std::string("bf16") ? 750 : 806);
   }
 }
 
@@ -197,8 +197,8 @@ TEST(Check, SaysWhyACaseIsLeftOut) {
 
 TEST(Check, AnEncodingToComeIsNamedAndAWrongOneIsAnError) {
   ConformanceCase c = plain_case();
-  c.encoding = "rope + heads(fox * 2, alibi * 2)";
-  EXPECT_EQ(check_case(c, CheckPath::Reference, "float64").reason, "this version has no encoding 'fox'");
+  c.encoding = "rope + heads(sipe(alibi) * 2, alibi * 2)";
+  EXPECT_EQ(check_case(c, CheckPath::Reference, "float64").reason, "this version has no encoding 'sipe'");
   const auto message = [&] {
     try {
       check_case(c, CheckPath::Reference, "float64");
@@ -313,13 +313,13 @@ TEST(Record, KeepsWhatIsThereAndLeavesOutWhatIsToCome) {
   first["out"]["data"][0] = 12345.0;  // wrong on purpose: not ours to change
   first.erase("lse");
   first["grad"].erase("k");
-  file.json["cases"][1]["encoding"] = "fox";
+  file.json["cases"][1]["encoding"] = "sipe(alibi)";
   file = parse_conformance(json_text(file.json), "changed");
   const Json before = file.json;
   const Recorded recorded = record_missing(file);
   EXPECT_EQ(recorded.cases, 1);
   ASSERT_EQ(recorded.left_out.size(), 1u);
-  EXPECT_NE(recorded.left_out[0].find("no encoding 'fox'"), std::string::npos);
+  EXPECT_NE(recorded.left_out[0].find("no encoding 'sipe'"), std::string::npos);
   EXPECT_EQ(file.json["cases"][0]["outputs"]["out"]["data"][0], 12345.0);
   EXPECT_TRUE(file.json["cases"][0]["outputs"].contains("lse"));
   EXPECT_TRUE(file.json["cases"][0]["outputs"]["grad"].contains("k"));

@@ -60,13 +60,35 @@ TEST(Laws, WhatIsClaimedHolds) {
         "fire",
         "cope(length=4)",
         "txl",
+        "fox",
+        "grape-a",
+        "grape-a(gate=qk)",
+        "grape-a(gate=k, variant=paper)",
+        "grape-ap",
+        "grape-ap(variant=paper)",
+        "grape-ap(variant=relative, learn_alpha=true)",
+        "grape-ap(tie=q)",
+        "grape-ap(tie=v)",
+        "rope + fox + grape-ap(variant=relative)",
+        "grape-m",
+        "grape-m(orientation=minus, per_head=true)",
+        "grape-m(axes=2)",
+        "grape-m(planes=general)",
+        "grape-m(planes=ja)",
+        "grape-m(rank=6)",
+        "grape-m(basis=cayley)",
+        "grape-m(basis=householder, reflectors=4)",
+        "grape-m(context=true)",
+        "grape-m(rank=4, context=true, link=softplus)",
+        "heads(grape-m(rank=2) * 2, rope * 2)",
+        "heads(fox * 2, grape-ap * 2)",
         "rope + alibi",
         "rope + cope",
         "heads(rope * 1, alibi * 2)",
         "layers(rope * 1, none * 1, alibi + t5)"}) {
     SCOPED_TRACE(encoding);
     const auto laws = laws_of(encoding);
-    EXPECT_EQ(laws.size(), 12u);
+    EXPECT_EQ(laws.size(), 14u);
     for (const auto& [name, law] : laws) {
       EXPECT_NE(verdict(law), "does not hold") << name << ": worst " << law.worst.value_or(-1) << " " << law.note;
       if (law.claimed) {
@@ -80,12 +102,33 @@ TEST(Laws, WhatIsClaimedHolds) {
 
 TEST(Laws, WhatIsNotClaimedIsMeasured) {
   EXPECT_TRUE(laws_of("rope").at("relative").claimed);
-  for (const char* encoding : {"sinusoidal", "logn", "fire", "dynamic(rope, factor=2)"}) {
+  for (const char* encoding :
+       {"sinusoidal", "logn", "fire", "dynamic(rope, factor=2)", "grape-ap", "grape-ap(variant=paper)"}) {
     const Law law = laws_of(encoding).at("relative");
     EXPECT_EQ(verdict(law), "not claimed") << encoding;
     ASSERT_TRUE(law.worst.has_value()) << encoding;
     EXPECT_GT(*law.worst, 1e-4) << encoding;
   }
+  for (const char* encoding : {"fox", "grape-a(gate=qk)", "grape-ap(variant=relative)"}) {
+    EXPECT_EQ(verdict(laws_of(encoding).at("relative")), "holds") << encoding;
+    EXPECT_EQ(verdict(laws_of(encoding).at("penalty")), "holds") << encoding;
+  }
+  EXPECT_EQ(verdict(laws_of("fox + grape-ap").at("falling")), "holds");
+  EXPECT_EQ(verdict(laws_of("grape-a(gate=k)").at("falling")), "not claimed");
+  EXPECT_EQ(verdict(laws_of("fox + t5").at("penalty")), "not claimed");
+  // Phases of the content are no function of the position: there is nothing to compose, but a shift changes nothing.
+  for (const char* name : {"identity", "composition", "inverse", "norm"}) {
+    const Law law = laws_of("grape-m(context=true)").at(name);
+    EXPECT_EQ(verdict(law), "not claimed") << name;
+    EXPECT_NE(law.note.find("not from its position"), std::string::npos) << law.note;
+  }
+  EXPECT_EQ(verdict(laws_of("grape-m(context=true)").at("relative")), "holds");
+  for (const char* encoding : {"grape-m(rank=6)", "grape-m(planes=general)"})
+    for (const char* name : {"identity", "composition", "inverse", "norm", "relative"}) {
+      const Law law = laws_of(encoding).at(name);
+      EXPECT_EQ(verdict(law), "holds") << encoding << ' ' << name;
+      EXPECT_GT(law.worst.value_or(0), 0) << encoding << ' ' << name << ": nothing was measured";
+    }
   const Law learned = laws_of("learned").at("relative");
   EXPECT_EQ(verdict(learned), "not claimed");
   EXPECT_NE(learned.note.find("has no vector"), std::string::npos) << learned.note;
@@ -218,6 +261,10 @@ TEST(LawsNotice, ABiasThatLooksWhereItMustNot) {
     return key_positions(q) * q.x.select(1, q.key.tokens() - 1).select(1, 0).view({-1, 1, 1});
   }));
   EXPECT_EQ(verdict(laws.at("causality")), "does not hold");
+  // More for what is farther away.
+  laws = laws_of(std::make_shared<Biased>([&](const Question& q) { return key_positions(q); }));
+  EXPECT_EQ(verdict(laws.at("penalty")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("falling")), "does not hold");
   // The row of the batch.
   laws = laws_of(std::make_shared<Biased>([&](const Question& q) {
     return key_positions(q) * at::arange(q.key.positions.size(0), at::kDouble).view({-1, 1, 1});

@@ -217,6 +217,13 @@ TEST(Values, WhatIsTrainedOrMadeOfContentIsDescribed) {
   EXPECT_EQ(values("t5")["trained"], Json::array({"t5.table (32, 8)"}));
   EXPECT_FALSE(values("cope")["content"].empty());
   EXPECT_FALSE(values("txl")["content"].empty());
+  for (const char* encoding : {"fox", "grape-a(gate=k)", "grape-ap", "rope + fox"}) {
+    EXPECT_TRUE(values(encoding)["bias"].is_null()) << encoding;
+    EXPECT_EQ(values(encoding)["content"].size(), 1u) << encoding;
+  }
+  EXPECT_EQ(values("grape-a(gate=qk)")["content"].size(), 2u);
+  EXPECT_EQ(values("grape-a")["bias"], values("alibi")["bias"]);
+  EXPECT_EQ(values("grape-ap")["slopes"], values("alibi")["slopes"]);
   EXPECT_TRUE(values("t5")["content"].empty());
   EXPECT_TRUE(values("alibi")["trained"].empty());
   const Json learned = values("learned + alibi", ask);
@@ -228,6 +235,14 @@ TEST(Values, WhatIsTrainedOrMadeOfContentIsDescribed) {
   EXPECT_NEAR(frequencies["rotation"]["inv_freq"][8].get<double>(), 0.1, 1e-12);
   EXPECT_NEAR(values("linear(rope(learn=true), factor=4)")["rotation"]["inv_freq"][8].get<double>(), 0.025, 1e-12);
   EXPECT_FALSE(values("rope")["rotation"].contains("initial"));
+  // grape-m tells its first spectrum, and no frequencies where angles are not theirs alone.
+  const Json spectrum = values("grape-m(base=100)")["rotation"];
+  EXPECT_EQ(spectrum["initial"], true);
+  EXPECT_NEAR(spectrum["inv_freq"][16].get<double>(), 0.1, 1e-12);
+  EXPECT_TRUE(values("grape-m(rank=4)")["rotation"].is_null());
+  EXPECT_EQ(values("grape-m(rank=4)")["trained"], Json::array({"grape-m.mix (8, 64, 4)", "grape-m.theta (8, 2)"}));
+  EXPECT_TRUE(values("grape-m(context=true)")["rotation"].is_null());
+  EXPECT_EQ(values("grape-m(context=true)")["content"].size(), 1u);
 }
 
 TEST(Values, EmbeddingAndTemperature) {
@@ -367,6 +382,23 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   EXPECT_EQ(tensors("rope").at("rope.log_freq")["with"], "learn=true");
   EXPECT_EQ(tensors("alibi").at("alibi.slopes")["with"], "learn=true");
   EXPECT_EQ(tensors("fire").size(), 6u);
+  EXPECT_EQ(tensors("fox").at("fox.weight")["shape"], Json::array({"H", "C"}));
+  EXPECT_EQ(tensors("grape-a").at("grape-a.u")["shape"], Json::array({"K", "D"}));
+  EXPECT_EQ(tensors("grape-a").at("grape-a.u")["with"], "gate=k or qk");
+  EXPECT_EQ(tensors("grape-a").at("grape-a.v")["with"], "gate=q or qk");
+  EXPECT_EQ(tensors("grape-a").at("grape-a.rho")["with"], "gate=k or q or qk");
+  EXPECT_EQ(tensors("grape-a").at("grape-a.log_slopes")["with"], "learn_slopes=true");
+  EXPECT_EQ(tensors("grape-ap").at("grape-ap.weight")["shape"], Json::array({"H", 8, "C"}));
+  EXPECT_NE(catalogue_entry("grape-ap")["cache"]["evict"], "exact");
+  EXPECT_EQ(catalogue_entry("fox")["cache"]["kept"], Json::array({"fox.potential"}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.log_freq")["shape"], Json::array({1, "D/2"}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.a")["with"], "planes=general or ja");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.b")["with"], "planes=general");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.mix")["shape"], Json::array({"K", "D", 4}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.theta")["with"], "rank=4");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.skew")["shape"], Json::array({"D(D-1)/2"}));
+  EXPECT_EQ(tensors("grape-m").at("grape-m.reflectors")["with"], "basis=householder");
+  EXPECT_EQ(tensors("grape-m").at("grape-m.gate_weight")["shape"], Json::array({1, "C"}));
   EXPECT_TRUE(tensors("yarn").empty());
   EXPECT_EQ(catalogue_entry("yarn")["takes"], "one rotary encoding");
   EXPECT_EQ(catalogue_entry("dynamic")["cache"]["keys"], "unmoved, moved at each read");

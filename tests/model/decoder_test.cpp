@@ -40,7 +40,14 @@ const std::vector<std::string>& expressions() {
                                                "fire",
                                                "cope",
                                                "txl",
+                                               "fox",
+                                               "grape-a",
+                                               "grape-a(gate=qk)",
+                                               "grape-ap",
+                                               "grape-ap(tie=q)",
                                                "rope + t5",
+                                               "rope + grape-ap(variant=relative)",
+                                               "layers(fox, grape-a(gate=k))",
                                                "heads(t5 * 2, alibi * 2)",
                                                "layers(rope, none)",
                                                "rope(allow=absolute) + learned"};
@@ -179,6 +186,22 @@ TEST(Decoder, PositionalScalarsAreExemptFromDecayUnlessAsked) {
   }
 }
 
+// Weight decay would pull gates and scalars to values that mean something else (a frequency to 1, a gate to a half).
+TEST(Decoder, GatesAreExemptFromDecayAndProbesAreNot) {
+  for (const bool asked : {false, true}) {
+    ModelConfig config = small("fox + grape-a(gate=qk, learn_slopes=true) + grape-ap(learn_alpha=true)");
+    config.decay_positions = asked;
+    const Decoder model(config, 1);
+    int found = 0;
+    for (const ModelParameter& parameter : model.parameters())
+      if (parameter.name.find(".position.") != std::string::npos) {
+        EXPECT_EQ(parameter.decay, asked || parameter.name.ends_with("grape-ap.weight")) << parameter.name;
+        ++found;
+      }
+    EXPECT_EQ(found, 2 * 8);
+  }
+}
+
 TEST(Decoder, ReportsWhatDoesNotFit) {
   const auto message = [](ModelConfig config) -> std::string {
     try {
@@ -212,12 +235,13 @@ TEST(Decoder, ModelFilesReadBackAndRefuseUnknownKeys) {
   config.qk_norm = QkNorm::After;
   config.precision = Precision::HuggingFace;
   config.tie_head = false;
+  config.kv_shift = true;
   config.complete();
   const ModelConfig again = model_from_json(model_to_json(config), "test");
   EXPECT_EQ(json_text(model_to_json(again)), json_text(model_to_json(config)));
   EXPECT_EQ(again.mlp_width, 88);  // 8/3 * 32 = 85.3, the nearest multiple of 8
   EXPECT_THROW(model_from_json(parse_json(R"({"widht": 64})", "test"), "test"), UsageError);
-  EXPECT_THROW(model_from_json(parse_json(R"({"kv_shift": true})", "test"), "test"), UsageError);
+  EXPECT_THROW(model_from_json(parse_json(R"({"kv_shift": 2})", "test"), "test"), UsageError);
   EXPECT_THROW(model_from_json(parse_json(R"({"qk_norm": "inside"})", "test"), "test"), UsageError);
   EXPECT_EQ(model_from_json(parse_json("{}", "test"), "test").mlp_width, 344);
 }

@@ -5,7 +5,9 @@
 #include <limits>
 
 #include "tests/oracle/bias.h"
+#include "tests/oracle/gates.h"
 #include "tests/oracle/rotary.h"
+#include "tests/oracle/turns.h"
 
 namespace oracle {
 namespace {
@@ -48,6 +50,7 @@ struct Head {
   std::vector<Rotary> rotaries;
   std::vector<const Part*> rotary_parts;
   const Part* txl = nullptr;
+  const Part* grape_m = nullptr;
   const Part* cope = nullptr;
   double scale = 1.0;
 };
@@ -66,11 +69,16 @@ Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& 
       softmax_factor *= head.rotaries.back().softmax_factor();
     }
     if (part.term->name == "txl") head.txl = &part;
+    if (part.term->name == "grape-m") head.grape_m = &part;
     if (part.term->name == "cope") head.cope = &part;
-    const bool reads_one_axis = is_plain_bias(part.term->name) || part.term->name == "txl";
+    const bool reads_one_axis =
+        is_plain_bias(part.term->name) || is_content_bias(part.term->name) || part.term->name == "txl";
     if (reads_one_axis && c.positions_k.size(2) != 1) throw Error("a bias reads one axis, the positions have several");
   }
   if (head.txl != nullptr && !head.rotaries.empty()) throw Error("txl does not go with a rotation");
+  if (head.grape_m != nullptr && (head.txl != nullptr || !head.rotaries.empty())) {
+    throw Error("grape-m turns the whole head");
+  }
   head.scale = c.scale ? *c.scale : softmax_factor / std::sqrt(static_cast<double>(c.head_dim()));
   return head;
 }
@@ -138,8 +146,11 @@ std::vector<Var> cope_bias(const Part& part, const Parameters& parameters, const
 }
 
 /// Logits of query i over the keys that it sees.
-std::vector<Var> logits_of_query(const Case& c, const Head& head, const Parameters& parameters, const VarTensor& q,
-                                 const VarTensor& k, int b, int i, const std::vector<int>& seen) {
+std::vector<Var> logits_of_query(const Head& head, const Parameters& parameters, const SeenTokens& tokens) {
+  const Case& c = *tokens.c;
+  const VarTensor &q = *tokens.q, &k = *tokens.k;
+  const int b = tokens.row, i = tokens.query;
+  const std::vector<int>& seen = tokens.seen;
   const std::vector<Var> q_plain = row_of(q, b, head.number, i);
   std::vector<Var> q_moved = q_plain;
   if (head.txl != nullptr) {
@@ -157,11 +168,17 @@ std::vector<Var> logits_of_query(const Case& c, const Head& head, const Paramete
     frequencies.push_back(head.rotaries[r].frequencies(key_head, total_length(c, b, i)));
   }
 
+  std::vector<Var> products;  // of grape-m
+  if (head.grape_m != nullptr) products = turned_products(*head.grape_m, parameters, tokens, q_moved);
+
   std::vector<Var> logits;
   for (int j : seen) {
     const std::vector<double> position_k = position_of(c.positions_k, b, j);
     const std::vector<Var> key = row_of(k, b, head.key_head, j);
-    Var logit = moved_product(head, q_moved, key, frequencies, position_q, position_k) * (head.scale * factor);
+    const Var product = head.grape_m != nullptr
+                            ? products[logits.size()]
+                            : moved_product(head, q_moved, key, frequencies, position_q, position_k);
+    Var logit = product * (head.scale * factor);
     for (const Part* part : head.parts) {
       const int own = head.number - part->first_head;
       if (part == head.txl) {
@@ -172,6 +189,11 @@ std::vector<Var> logits_of_query(const Case& c, const Head& head, const Paramete
       }
     }
     logits.push_back(logit);
+  }
+  for (const Part* part : head.parts) {
+    if (!is_content_bias(part->term->name)) continue;
+    const std::vector<Var> bias = content_bias(*part, parameters, tokens);
+    for (std::size_t j = 0; j < logits.size(); ++j) logits[j] += bias[j];
   }
   if (head.cope != nullptr) {
     if (!c.causal) throw Unsupported("cope counts backwards from the query: it needs a causal order");
@@ -236,6 +258,10 @@ Computed compute(const Case& c, bool gradients) {
   const VarTensor q = variables(c.q, record);
   const VarTensor k = variables(c.k, record);
   const VarTensor v = variables(c.v, record);
+  bool reads_x = false;
+  for (const Part& part : parts) reads_x = reads_x || reads_hidden_states(*part.term);
+  if (reads_x && !c.x) throw Error("case '" + c.id + "' lacks the hidden states x");
+  const VarTensor x = reads_x ? variables(*c.x, record) : VarTensor();
   Parameters parameters;
   for (const auto& [name, tensor] : c.parameters) parameters[name] = variables(tensor, record);
   const std::size_t leaves = tape.size();
@@ -252,12 +278,13 @@ Computed compute(const Case& c, bool gradients) {
     const Head head = make_head(c, parts, parameters, h);
     for (int b = 0; b < c.rows(); ++b) {
       for (int i = 0; i < c.queries(); ++i) {
-        std::vector<int> seen;
+        SeenTokens tokens{&c, &q, &k, &v, &x, b, h, head.key_head, i, i + length_of_row(c, b) - c.queries(), {}};
+        std::vector<int>& seen = tokens.seen;
         for (int j = 0; j < c.keys(); ++j) {
           if (sees(c, b, i, j)) seen.push_back(j);
         }
         if (seen.empty()) continue;
-        const std::vector<Var> logits = logits_of_query(c, head, parameters, q, k, b, i, seen);
+        const std::vector<Var> logits = logits_of_query(head, parameters, tokens);
         double largest = logits[0].value;
         for (const Var& logit : logits) {
           largest = std::max(largest, logit.value);
@@ -300,6 +327,7 @@ Computed compute(const Case& c, bool gradients) {
   take("grad.q", c.q);
   take("grad.k", c.k);
   take("grad.v", c.v);
+  if (reads_x) take("grad.x", *c.x);
   for (const auto& [name, tensor] : c.parameters) take("grad.parameters." + name, tensor);
   if (next != leaves) throw Error("the leaves of the tape were miscounted");
   // An embedding goes on the tokens before attention reads them, not into `out`: its table has no gradient here.

@@ -106,6 +106,16 @@ inline Var sigmoid(const Var& x) {
   const double s = 1.0 / (1.0 + std::exp(-x.value));
   return unary(x, s, s * (1.0 - s));
 }
+inline Var sqrt(const Var& x) {
+  const double root = std::sqrt(x.value);
+  return unary(x, root, 0.5 / root);
+}
+/// ln(1 + e^x) and ln(1 / (1 + e^-x)), for any x.
+inline Var softplus(const Var& x) {
+  const double value = std::fmax(x.value, 0.0) + std::log1p(std::exp(-std::abs(x.value)));
+  return unary(x, value, 1.0 / (1.0 + std::exp(-x.value)));
+}
+inline Var log_sigmoid(const Var& x) { return -softplus(-x); }
 inline Var relu(const Var& x) { return x.value > 0.0 ? x : Var(0.0); }
 
 /// The larger, the smaller; beyond a bound the bound counts, and it is a constant if it was given as one. At a tie

@@ -198,11 +198,11 @@ Json outputs_to_json(const Outputs& outputs) {
     if (outputs.count(name) != 0) json[name] = tensor_to_json(outputs.at(name));
   }
   const std::string prefix = "grad.parameters.";
-  for (const char* by : {"q", "k", "v"}) {
+  for (const char* by : {"q", "k", "v", "x"}) {
     const std::string name = std::string("grad.") + by;
-    if (outputs.count(name) == 0) continue;
-    json["grad"][by] = tensor_to_json(outputs.at(name));
-    if (std::string(by) != "v") continue;
+    if (outputs.count(name) != 0) json["grad"][by] = tensor_to_json(outputs.at(name));
+  }
+  if (json.contains("grad")) {
     json["grad"]["parameters"] = Json::object();
     for (const auto& [key, tensor] : outputs) {
       if (key.compare(0, prefix.size(), prefix) == 0) {

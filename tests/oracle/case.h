@@ -60,7 +60,7 @@ struct Case {
 };
 
 /// What a case's file holds, or should hold, under "outputs": `out`, `lse`, `embedding`, `grad.q`, `grad.k`, `grad.v`,
-/// `grad.parameters.NAME`.
+/// `grad.x` where x is read, `grad.parameters.NAME`.
 using Outputs = Tensors;
 
 Tensor tensor_from_json(const Json& json, const std::string& what);

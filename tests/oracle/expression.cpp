@@ -33,13 +33,19 @@ const std::map<std::string, std::set<std::string>>& vocabulary() {
       {"fire", {"hidden", "length"}},
       {"cope", {"length"}},
       {"txl", {"order"}},
+      {"fox", {}},
+      {"grape-a", {"gate", "variant", "learn_slopes"}},
+      {"grape-ap", {"width", "variant", "tie", "learn_alpha"}},
+      {"grape-m",
+       {"planes", "base", "rank", "basis", "reflectors", "context", "link", "axes", "per_head", "layout",
+        "orientation"}},
       {"heads", {}},
       {"layers", {}},
   };
   return names;
 }
 
-const std::set<std::string> elsewhere = {"fox", "grape-m", "grape-a", "grape-ap", "tape", "sipe"};
+const std::set<std::string> elsewhere = {"tape", "sipe"};
 
 class Reader {
  public:

@@ -82,10 +82,15 @@ std::vector<Spec> rotary_specs();
 std::vector<Spec> scaling_specs();
 std::vector<Spec> bias_specs();
 std::vector<Spec> content_specs();
+std::vector<Spec> gate_specs();
+std::vector<Spec> turn_specs();
 std::vector<Spec> absolute_specs();
 std::vector<Spec> composition_specs();
 std::vector<Spec> position_specs();
 std::vector<Spec> shape_specs();
+
+/// What every encoding that runs over tokens must get right: shapes, masks, padding, documents. Ids begin with `id`.
+void add_token_layouts(std::vector<Spec>& specs, const std::string& id, const std::string& encoding);
 
 /// Writes every group into `directory`. Returns the exit code.
 int make(const std::string& directory);

@@ -34,6 +34,7 @@ Tensor& tensor_of(Case& c, const std::string& name) {
   if (name == "grad.q") return c.q;
   if (name == "grad.k") return c.k;
   if (name == "grad.v") return c.v;
+  if (name == "grad.x") return *c.x;
   return c.parameters.at(name.substr(std::string("grad.parameters.").size()));
 }
 

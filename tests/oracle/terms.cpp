@@ -86,6 +86,42 @@ std::vector<ParameterInfo> parameters_of(const Sum& sum, const Case& c, int chan
       add("mu", {1});
     }
     if (term->name == "cope") add("table", {static_cast<int>(term->number("length", 64)), D});
+    if (term->name == "fox") {
+      add("weight", {H, channels});
+      add("bias", {H});
+    }
+    if (term->name == "grape-a") {
+      const std::string gate = term->word("gate", "none");
+      if (gate == "k" || gate == "qk") add("u", {part.key_heads, D});
+      if (gate == "q" || gate == "qk") add("v", {H, D});
+      if (gate != "none") add("rho", {H});
+      if (term->flag("learn_slopes", false)) add("log_slopes", {H});
+    }
+    if (term->name == "grape-ap") {
+      if (term->word("tie", "none") == "none") add("weight", {H, static_cast<int>(term->number("width", 8)), channels});
+      if (term->flag("learn_alpha", false)) add("log_alpha", {H});
+    }
+    if (term->name == "grape-m") {
+      const int rank = static_cast<int>(term->number("rank", 0));
+      const std::string planes = term->word("planes", "canonical"), basis = term->word("basis", "none");
+      const bool per_head = term->flag("per_head", false);
+      if (rank > 0) {
+        add("mix", {part.key_heads, D, rank});
+        add("theta", {part.key_heads, rank / 2});
+      } else if (planes == "canonical") {
+        add("log_freq", {per_head ? part.key_heads : -1, D / 2});
+      } else {
+        add("a", {part.key_heads, D});
+        if (planes == "general") add("b", {part.key_heads, D});
+        add("omega", {part.key_heads});
+      }
+      if (basis == "cayley") add("skew", {D * (D - 1) / 2});
+      if (basis == "householder") add("reflectors", {static_cast<int>(term->number("reflectors", 2)), D});
+      if (term->flag("context", false)) {
+        add("gate_weight", {per_head ? part.key_heads : 1, channels});
+        add("gate_bias", {per_head ? part.key_heads : 1});
+      }
+    }
     if (term->name == "txl") {
       add("u", {H, D});
       add("v", {H, D});

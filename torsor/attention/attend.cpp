@@ -99,6 +99,18 @@ at::Tensor absent_queries(const Side& query) {
   return absent.any().item<bool>() ? absent : at::Tensor();
 }
 
+/// The queries (B, Hq, Tk, D) of the keys' own tokens, or undefined where a token that exists has none.
+at::Tensor queries_of_tokens(const at::Tensor& q, const Sides& sides) {
+  const std::int64_t queries = q.size(2), tokens = sides.key.tokens();
+  if (!sides.offsets.defined() && !sides.key.lengths.defined()) return queries == tokens ? q : at::Tensor();
+  const at::Tensor length = sides.key.lengths.defined()
+                                ? sides.key.lengths
+                                : at::full({q.size(0)}, tokens, at::TensorOptions(at::kLong).device(q.device()));
+  const at::Tensor first = sides.offsets.defined() ? sides.offsets : length - queries;
+  if (!first.le(0).logical_and((first + queries).ge(length)).all().item<bool>()) return {};
+  return own_tokens(q, 2, tokens, {}, -first);  // the other way round: a token's own query
+}
+
 /// Moves and options.after_moves. A token that is not finite becomes NaN as a whole and has no gradient: the products
 /// with its angles and weights would carry NaN into trained tensors even where nobody sees the token.
 at::Tensor move(const at::Tensor& x, const std::vector<Move>& moves, Role role, const Encoding& encoding,
@@ -192,12 +204,14 @@ void check_call(const Encoding& encoding, const AttendOptions& options, std::int
   }
 }
 
-Question arrival_question(const at::Tensor& k, const at::Tensor& v, const Sides& sides, const AttendOptions& options) {
+Question arrival_question(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Sides& sides,
+                          const AttendOptions& options) {
   Question question;
   question.parameters = &options.parameters;
   question.layer = options.layer;
   question.layers = options.layers;
   question.x = without(options.x, sides.absent_keys, 1);
+  question.q = without(q, sides.absent_keys, 2);
   question.k = without(k, sides.absent_keys, 2);
   question.v = without(v, sides.absent_keys, 2);
   question.query = question.key = sides.key;
@@ -283,7 +297,7 @@ Attended attend_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const Sides sides = resolve_sides(q, k, options, encoding.traits());
 
   // First the tokens arrive, as they do in a cache; then the queries ask.
-  Question arriving = arrival_question(k, v, sides, options);
+  Question arriving = arrival_question(queries_of_tokens(q, sides), k, v, sides, options);
   NamedTensors running;
   const NamedTensors kept = encoding.arrive(arriving, running);
   arriving.kept = &kept;

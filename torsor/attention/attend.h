@@ -79,8 +79,10 @@ Sides resolve_sides(const at::Tensor& q, const at::Tensor& k, const AttendOption
 void check_call(const Encoding& encoding, const AttendOptions& options, std::int64_t batch, std::int64_t tokens);
 
 /// The question that arrive() and moves(Role::Key) are asked about the tokens of sides.key; k, v and options.x are
-/// theirs. Tokens that do not exist are zeros in it, whatever they held. It points into `options`.
-Question arrival_question(const at::Tensor& k, const at::Tensor& v, const Sides& sides, const AttendOptions& options);
+/// theirs, and q is where every one of them has a query (else undefined). Tokens that do not exist are zeros in it,
+/// whatever they held. It points into `options`.
+Question arrival_question(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Sides& sides,
+                          const AttendOptions& options);
 
 /// The question that everything else is asked about the queries; x, named and state of `options` are theirs. It points
 /// into `options` and `kept`.

@@ -1,7 +1,9 @@
 #include "torsor/attention/evaluate.h"
 
+#include <limits>
 #include <optional>
 
+#include "torsor/attention/plain.h"
 #include "torsor/base/error.h"
 #include "torsor/encoding/bias/bucket.h"
 
@@ -97,15 +99,25 @@ class Evaluator {
       const at::Tensor key = keys_of(form.key, block_, 2).unsqueeze(-2);
       rate = rate.defined() ? rate + key : key;
     }
+    // What is not finite must not meet the zero gradient of a pair that nobody sees.
+    const auto finite = [](const at::Tensor& gate) { return !gate.defined() || all_finite(gate); };
+    if (!finite(form.query) || !finite(form.key)) rate = rate.masked_fill(block_.visible.logical_not(), 0);
     const at::Tensor n = distance().to(block_.dtype);
     return -n * per_head(form.omega, block_) * rate.to(block_.dtype);
   }
 
   at::Tensor operator()(const PathForm& form) const {
     refuse_negative(kPathName);
-    const at::Tensor query = queries_of(form.query, block_, 2), key = keys_of(form.key, block_, 2);
+    const at::Tensor query = queries_of(form.query, block_, 2);
+    at::Tensor key = keys_of(form.key, block_, 2), bad;
+    if (!all_finite(key)) {  // as above
+      bad = at::isfinite(key).all(-1).logical_not();
+      key = key.masked_fill(bad.unsqueeze(-1), 0);
+    }
     const double width = static_cast<double>(query.size(-1));
-    const at::Tensor z = at::matmul(query, key.transpose(-1, -2)) / width;
+    at::Tensor z = at::matmul(query, key.transpose(-1, -2)) / width;
+    if (bad.defined())
+      z = z.masked_fill(bad.unsqueeze(-2).logical_and(block_.visible), std::numeric_limits<double>::quiet_NaN());
     // Edges over tokens that the query does not see (padding, other documents, the future) add nothing.
     const at::Tensor psi = at::log_sigmoid(z).masked_fill(block_.visible.logical_not(), 0);
     const at::Tensor wide = psi.to(at::kDouble);

@@ -98,6 +98,7 @@ std::int64_t KvCache::bytes() const {
     count(layer.keys), count(layer.values), count(layer.positions), count(layer.documents);
     for (const auto& [name, tensor] : layer.kept) count(tensor);
     for (const auto& [name, tensor] : layer.state) count(tensor);
+    sum += layer.recent.bytes();
   }
   return sum;
 }
@@ -203,7 +204,11 @@ void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool 
         at::zeros({options_.batch, layer.keys.size(2)}, at::TensorOptions(at::kLong).device(options_.device));
 }
 
-void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& given,
+void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& counts) {
+  arrive({}, k, v, options, counts);
+}
+
+void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& given,
                      const at::Tensor& given_counts) {
   const Encoding& encoding = of_layer(given.layer);
   Layer& layer = layers_[static_cast<std::size_t>(given.layer)];
@@ -217,7 +222,7 @@ void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptio
       arriving_sides(layer, k, options, given_counts.defined() ? as_tensor(counts, options_.device) : at::Tensor());
   const Side& arriving = sides.key;
 
-  Question question = arrival_question(k, v, sides, options);
+  Question question = arrival_question(q, k, v, sides, options);
   NamedTensors state = layer.state;
   const NamedTensors kept = encoding.arrive(question, state);
   question.kept = &kept;
@@ -257,6 +262,18 @@ CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const 
     view.keys = at::zeros({options_.batch, dimensions.kv_heads, 0, dimensions.head_dim}, stored);
     view.values = at::zeros({options_.batch, dimensions.kv_heads, 0, options_.value_dim}, stored);
     view.positions = at::zeros({options_.batch, 0, encoding_->traits().axes}, stored.dtype(at::kDouble));
+    // What is kept of no token has its names and shapes all the same: the encoding looks for them.
+    AttendOptions nothing;
+    nothing.parameters = options.parameters;
+    nothing.layer = index;
+    nothing.layers = options_.layers;
+    nothing.x = at::zeros({options_.batch, 0, dimensions.width}, stored);
+    for (const std::string& name : encoding.inputs()) nothing.named[name] = at::zeros({options_.batch, 0}, stored);
+    Sides sides;
+    sides.key.positions = view.positions;
+    const at::Tensor q = at::zeros({options_.batch, dimensions.heads, 0, dimensions.head_dim}, stored);
+    NamedTensors state;
+    view.kept = encoding.arrive(arrival_question(q, view.keys, view.values, sides, nothing), state);
     return view;
   }
   view.keys = layer.keys.narrow(2, 0, longest);
@@ -271,7 +288,7 @@ CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const 
     holding.layers = options_.layers;
     Sides sides;
     sides.key = {view.positions, view.documents, view.lengths};
-    Question question = arrival_question(view.keys, view.values, sides, holding);
+    Question question = arrival_question({}, view.keys, view.values, sides, holding);
     question.kept = &view.kept;
     view.keys = move_keys(view.keys, encoding, question, options);
   }
@@ -327,7 +344,7 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
   AttendOptions reading = options;
   reading.query_positions = asking_positions(layer, arriving_sides(layer, k, options, {}).key.positions, counts);
   reading.query_documents = options.documents;
-  append(k, v, options, given_counts);
+  arrive(q, k, v, options, given_counts);
   const std::vector<std::int64_t>& after = layer.lengths;
   const bool alike = std::equal(before.begin() + 1, before.end(), before.begin()) &&
                      std::equal(after.begin() + 1, after.end(), after.begin()) && after[0] - before[0] == k.size(2);
@@ -349,14 +366,65 @@ void KvCache::truncate(std::int64_t length) {
 void KvCache::truncate(const std::vector<std::int64_t>& lengths) {
   if (static_cast<std::int64_t>(lengths.size()) != options_.batch)
     throw Error(str("cache: truncate expects ", options_.batch, " lengths, found ", lengths.size()));
-  for (const Layer& layer : layers_) {
+  for (const Layer& layer : layers_)
     for (std::size_t b = 0; b < lengths.size(); ++b)
       if (lengths[b] < 0 || lengths[b] > layer.lengths[b])
         throw Error(str("cache: row ", b, " holds ", layer.lengths[b], " tokens and cannot keep ", lengths[b]));
-    if (!layer.state.empty() && lengths != layer.lengths)
-      throw Refusal("cache: the encoding keeps a running state and cannot go back; start a new cache");
+  // All layers' states first: one that refuses must leave the others as they are.
+  std::vector<NamedTensors> states;
+  for (std::size_t n = 0; n < layers_.size(); ++n)
+    states.push_back(rewound(layers_[n], static_cast<std::int64_t>(n), lengths));
+  for (const Layer& layer : layers_)
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      if (!layer.recent.reaches(b, lengths[b]))
+        throw Refusal(str("cache: the model remembers the last ", RecentTokens::kLength, " tokens of a row; row ", b,
+                          " cannot go back from ", layer.lengths[b], " to ", lengths[b], "; start a new cache"));
+  for (std::size_t n = 0; n < layers_.size(); ++n) {
+    layers_[n].lengths = lengths;
+    layers_[n].state = std::move(states[n]);
+    layers_[n].recent.truncate(lengths);
   }
-  for (Layer& layer : layers_) layer.lengths = lengths;
+}
+
+void KvCache::remember(std::int64_t index, const NamedTensors& arriving, const at::Tensor& given_counts) {
+  of_layer(index);
+  Layer& layer = layers_[static_cast<std::size_t>(index)];
+  std::int64_t tokens = 0;
+  for (const auto& [name, tensor] : arriving) {
+    if (tensor.dim() < 3 || tensor.size(0) != options_.batch || (tokens != 0 && tensor.size(2) != tokens))
+      throw Error(str("cache: what is remembered must have shape (", options_.batch, ", heads, n, ...), found ", name,
+                      " ", tensor.sizes()));
+    tokens = tensor.size(2);
+  }
+  const std::vector<std::int64_t> counts = counts_of(given_counts, options_.batch, tokens);
+  for (std::size_t b = 0; b < counts.size(); ++b) {
+    const std::int64_t before = layer.recent.lengths().empty() ? 0 : layer.recent.lengths()[b];
+    if (before + counts[b] != layer.lengths[b])
+      throw Error(str("cache: row ", b, " of layer ", index, " holds ", layer.lengths[b],
+                      " tokens, remembered would be ", before + counts[b]));
+  }
+  layer.recent.push(arriving, counts);
+}
+
+NamedTensors KvCache::newest(std::int64_t layer) const {
+  of_layer(layer);
+  return layers_[static_cast<std::size_t>(layer)].recent.newest();
+}
+
+NamedTensors KvCache::rewound(const Layer& layer, std::int64_t index, const std::vector<std::int64_t>& lengths) const {
+  if (layer.state.empty() || lengths == layer.lengths) return layer.state;
+  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  Side tokens;
+  tokens.positions = layer.positions.narrow(1, 0, longest);
+  if (layer.documents.defined()) tokens.documents = layer.documents.narrow(1, 0, longest);
+  tokens.lengths = as_tensor(lengths, options_.device);
+  NamedTensors kept;
+  for (const auto& [name, tensor] : layer.kept) kept.emplace(name, tensor.narrow(2, 0, longest));
+  NamedTensors state = of_layer(index).rewind(tokens, kept);
+  for (const auto& [name, tensor] : layer.state)
+    if (state.find(name) == state.end())
+      throw Refusal(str("cache: the encoding cannot take its running state '", name, "' back; start a new cache"));
+  return state;
 }
 
 }  // namespace torsor

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "torsor/attention/attend.h"
+#include "torsor/attention/recent_tokens.h"
 #include "torsor/encoding/encoding.h"
 
 namespace torsor {
@@ -57,7 +58,7 @@ class KvCache {
   Attended attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
                   const at::Tensor& counts = {});
 
-  /// Appends without attending.
+  /// Appends without attending. Refused by an encoding that reads the query of every token (grape-ap(tie=q)).
   void append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& counts = {});
 
   /// Attends from queries (B, Hq, n, D) to what is there; options.query_positions and, where documents are kept,
@@ -70,8 +71,17 @@ class KvCache {
   /// (B, 1, 1) float64: the position that follows each row's newest token by one; 0 for an empty row.
   at::Tensor next_positions(std::int64_t layer = 0) const;
 
-  /// Drops the newest tokens: row b keeps its first lengths[b] in every layer. Throws Error when a row has fewer, and a
-  /// Refusal when the encoding keeps a running state, which cannot go back.
+  /// For a model that mixes neighbours before attention: keeps tensors (B, heads, n, ...) of the n tokens that the
+  /// layer's last attend() or append() brought (`counts` as there), for the newest RecentTokens::kLength tokens of each
+  /// row. Throws Error when they are not those tokens.
+  void remember(std::int64_t layer, const NamedTensors& arriving, const at::Tensor& counts = {});
+  /// What was remembered of each row's newest token, (B, heads, 1, ...), zeros for a row without tokens; empty when
+  /// nothing ever was.
+  NamedTensors newest(std::int64_t layer) const;
+
+  /// Drops the newest tokens: row b keeps its first lengths[b] in every layer. Running states go back with them, from
+  /// what is kept of the tokens that stay. Throws Error when a row has fewer, and a Refusal when the encoding cannot
+  /// take its running state back or what is remembered does not reach so far; then nothing has changed.
   void truncate(const std::vector<std::int64_t>& lengths);
   void truncate(std::int64_t length);
 
@@ -81,9 +91,14 @@ class KvCache {
     at::Tensor keys, values, positions, documents;  ///< (B, Hk, slots, ...), (B, slots, axes), (B, slots)
     NamedTensors kept;
     NamedTensors state;
+    RecentTokens recent;
   };
 
   const Encoding& of_layer(std::int64_t layer) const;
+  /// append() with the queries of the arriving tokens, or undefined.
+  void arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
+              const at::Tensor& counts);
+  NamedTensors rewound(const Layer& layer, std::int64_t index, const std::vector<std::int64_t>& lengths) const;
   at::Tensor next_of(const Layer& layer) const;
   void check_arrival(const Layer& layer, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
                      const std::vector<std::int64_t>& counts) const;

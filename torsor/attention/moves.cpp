@@ -5,31 +5,17 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "torsor/attention/plain.h"
+#include "torsor/group/mixture.h"
+#include "torsor/group/planes.h"
+#include "torsor/group/rank2.h"
 #include "torsor/kernel/rotate.h"
 
 namespace torsor {
 namespace {
 
-/// A rotary span of x seen as (.., blocks, planes) twice: the first and the second channel of every plane.
-struct PlaneView {
-  at::Tensor a, b;
-};
-
-PlaneView split_planes(const at::Tensor& span, Layout layout, std::int64_t blocks) {
-  const std::int64_t planes = span.size(-1) / 2 / blocks;
-  std::vector<std::int64_t> shape = span.sizes().vec();
-  shape.pop_back();
-  const bool half = layout == Layout::Half;
-  shape.push_back(blocks);
-  shape.push_back(half ? 2 : planes);
-  shape.push_back(half ? planes : 2);
-  const at::Tensor view = span.reshape(shape);
-  return {view.select(half ? -2 : -1, 0), view.select(half ? -2 : -1, 1)};
-}
-
-at::Tensor join_planes(const at::Tensor& a, const at::Tensor& b, Layout layout) {
-  return at::stack({a, b}, layout == Layout::Half ? -2 : -1).flatten(-3);
-}
+using group::join_planes;
+using group::PlaneView;
+using group::split_planes;
 
 /// (B|1, G, T, planes) to (B|1, G, T, blocks, planes / blocks), with G brought to the heads of this side.
 at::Tensor fit_table(const at::Tensor& table, const Planes& planes, Role role, std::int64_t group,
@@ -158,28 +144,64 @@ at::Tensor fused_turn(const at::Tensor& x, const Planes& planes, Role role, std:
   return FusedTurn::apply(x, table(planes.cosine), table(planes.sine), rotation_of(planes, role, group));
 }
 
+/// float32 at least, rounded once to the dtype of x.
+template <class Change>
+at::Tensor in_wide(const at::Tensor& x, Change change) {
+  return change(x.scalar_type() == at::kDouble ? x : x.to(at::kFloat)).to(x.scalar_type());
+}
+
+/// One side's move of all its heads.
+struct Mover {
+  const at::Tensor& x;
+  Role role;
+  std::int64_t group;
+  Precision precision;
+
+  HeadRange range(const HeadRange& heads) const { return side_range(heads, role, group); }
+  template <class Change>
+  at::Tensor whole_width(const HeadRange& heads, Change change) const {
+    return change_span(x, range(heads), 0, x.size(3), change);
+  }
+
+  at::Tensor operator()(const AddedVector& added) const {
+    return whole_width(added.heads,
+                       [&](const at::Tensor& own) { return own + added.vector.to(own.scalar_type()).unsqueeze(1); });
+  }
+
+  at::Tensor operator()(const Planes& planes) const {
+    if (planes.width == 0) return x;
+    if (fused_turn_applies(x, planes, precision)) return fused_turn(x, planes, role, group);
+    return change_span(x, range(planes.heads), planes.offset, planes.width,
+                       [&](const at::Tensor& own) { return turn_span(own, planes, role, group, precision); });
+  }
+
+  at::Tensor operator()(const RankTurn& turn) const {
+    return whole_width(turn.heads, [&](const at::Tensor& own) {
+      return in_wide(own, [&](const at::Tensor& wide) {
+        if (turn.generator.size(2) != 2) return group::turn_mixture(wide, turn.generator, turn.frequency, turn.turn);
+        return group::turn_in_plane(wide, turn.generator.select(2, 0), turn.generator.select(2, 1),
+                                    turn.turn * turn.frequency.view({1, -1, 1}));
+      });
+    });
+  }
+
+  at::Tensor operator()(const Basis& basis) const {
+    return whole_width(basis.heads, [&](const at::Tensor& own) {
+      return in_wide(own, [&](const at::Tensor& wide) {
+        const std::int64_t groups = basis.matrix.size(0);
+        const at::Tensor grouped = wide.unflatten(1, {groups, wide.size(1) / groups});
+        return at::matmul(grouped, basis.matrix.to(wide.scalar_type()).unsqueeze(1)).flatten(1, 2);
+      });
+    });
+  }
+};
+
 }  // namespace
 
 at::Tensor apply_moves(const at::Tensor& x, const std::vector<Move>& moves, Role role, std::int64_t group,
                        Precision precision) {
   at::Tensor moved = x;
-  for (const Move& move : moves) {
-    if (const AddedVector* added = std::get_if<AddedVector>(&move)) {
-      const HeadRange heads = side_range(added->heads, role, group);
-      moved = change_span(moved, heads, 0, moved.size(3), [&](const at::Tensor& own) {
-        return own + added->vector.to(own.scalar_type()).unsqueeze(1);
-      });
-      continue;
-    }
-    const Planes& planes = std::get<Planes>(move);
-    if (planes.width == 0) continue;
-    if (fused_turn_applies(moved, planes, precision)) {
-      moved = fused_turn(moved, planes, role, group);
-      continue;
-    }
-    moved = change_span(moved, side_range(planes.heads, role, group), planes.offset, planes.width,
-                        [&](const at::Tensor& own) { return turn_span(own, planes, role, group, precision); });
-  }
+  for (const Move& move : moves) moved = std::visit(Mover{moved, role, group, precision}, move);
   return moved;
 }
 

@@ -162,6 +162,19 @@ class Parts : public Encoding {
     return all;
   }
 
+  NamedTensors rewind(const Side& tokens, const NamedTensors& kept) const override {
+    NamedTensors all;
+    for (const Part& part : parts_)
+      for (auto& [name, tensor] : part.encoding->rewind(tokens, kept)) all.emplace(name, tensor);
+    return all;
+  }
+
+  NamedTensors shift_kept(const NamedTensors& kept, const at::Tensor& offsets) const override {
+    NamedTensors all = kept;
+    for (const Part& part : parts_) all = part.encoding->shift_kept(all, offsets);
+    return all;
+  }
+
   double define_embedding(double position, std::int64_t channel, const PlainParameters& parameters) const override {
     double sum = 0;
     for (const Part& part : parts_) sum += part.encoding->define_embedding(position, channel, parameters);
@@ -189,6 +202,12 @@ class Parts : public Encoding {
     for (const Part& part : parts_)
       if (holds(part, pair.head)) sum += part.encoding->define_bias(seen(pair, part), parameters);
     return sum;
+  }
+
+  void define_path(std::vector<double>& logits, const PlainTokens& tokens,
+                   const PlainParameters& parameters) const override {
+    for (const Part& part : parts_)
+      if (holds(part, tokens.head)) part.encoding->define_path(logits, seen(tokens, part), parameters);
   }
 
   void define_row(std::vector<double>& logits, const double* q, std::int64_t head, std::int64_t layer,
@@ -233,9 +252,10 @@ class Parts : public Encoding {
   static bool holds(const Part& part, std::int64_t head) {
     return head >= part.first_head && head < part.first_head + part.encoding->dimensions().heads;
   }
-  static PlainPair seen(PlainPair pair, const Part& part) {
-    pair.head -= part.first_head;
-    return pair;
+  template <class Plain>
+  static Plain seen(Plain pair_or_tokens, const Part& part) {
+    pair_or_tokens.head -= part.first_head;
+    return pair_or_tokens;
   }
   static void shift(HeadRange& heads, const Part& part) {
     heads.begin += part.first_head;

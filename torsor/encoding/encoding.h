@@ -81,8 +81,9 @@ struct Side {
 /// Everything that a question may read. Tensors that were not given are undefined.
 ///
 /// arrive() and moves(Role::Key) are asked about tokens that arrive: `query` and `key` are both their side, and x, k,
-/// v, named and state are theirs. Every other question is asked about queries: x, q, named and state are those of the
-/// queries, and what was said of the keys is read from `kept`. A call without a cache asks both in turn.
+/// v, named and state are theirs; q is too where the call brings a query of every one of them, else it is undefined.
+/// Every other question is asked about queries: x, q, named and state are those of the queries, and what was said of
+/// the keys is read from `kept`. A call without a cache asks both in turn.
 struct Question {
   const NamedTensors* parameters = nullptr;  ///< this layer's trained tensors
   std::int64_t layer = 0;
@@ -135,6 +136,23 @@ struct PlainPair {
   std::int64_t layer = 0;
   double length = 0;  ///< T of the document: its largest key position + 1
   double scale = 1;
+};
+
+/// A query and the tokens that it sees in plain numbers, for definitions that run over tokens.
+struct PlainTokens {
+  struct Token {
+    const double* x = nullptr;  ///< width values of the block's input
+    const double* q = nullptr;  ///< head_dim values before any move; nullptr where the token has no query
+    const double* k = nullptr;  ///< of the key head that the query head reads
+    const double* v = nullptr;
+    double position = 0;  ///< axis 0
+  };
+  Token own;                ///< the query's own token
+  std::vector<Token> seen;  ///< in token order
+  std::int64_t value_dim = 0;
+  std::int64_t head = 0;  ///< query head (inside the encoding's own range)
+  std::int64_t layer = 0;
+  double scale = 1;  ///< what define_product() was multiplied with in the logits, the query's factor included
 };
 
 /// The turning of a rotary encoding in numbers (docs, `torsor values`, conversions, TAPE's initial state).
@@ -201,9 +219,17 @@ class Encoding {
   /// encoding's own running float64 state of each row (running sums), read and advanced here by new tensors, never in
   /// place. Padding (document -1) and tokens past key.lengths are not there: they add nothing to a running sum.
   virtual NamedTensors arrive(const Question&, NamedTensors& /*state*/) const { return {}; }
+  /// The running state after the tokens of `tokens` alone (positions, documents, lengths of the cache's rows) had
+  /// arrived, made from what was kept of them, (B, heads, T, ...): newer ones were dropped. A name that is missing
+  /// cannot be made, and the cache refuses to go back.
+  virtual NamedTensors rewind(const Side& /*tokens*/, const NamedTensors& /*kept*/) const { return {}; }
+  /// What arrive() would have kept had every token stood at its position plus `offsets` (B|1, T) float64, axis 0. Asked
+  /// only where cache() calls a shift exact. The default leaves what does not depend on positions.
+  virtual NamedTensors shift_kept(const NamedTensors& kept, const at::Tensor& /*offsets*/) const { return kept; }
 
   // The definition in plain float64: what the encoding means. It shares no table, bucket or cos/sin with the answers
-  // above. logit = scale * query_factor * product + bias, then finish_row on the visible logits of a query.
+  // above. logit = scale * query_factor * product + bias, then define_path and define_row on the visible logits of a
+  // query.
 
   /// What is added to channel `channel` of the embedding of a token at `position`.
   virtual double define_embedding(double /*position*/, std::int64_t /*channel*/, const PlainParameters&) const {
@@ -215,6 +241,9 @@ class Encoding {
     return 1;
   }
   virtual double define_bias(const PlainPair&, const PlainParameters&) const { return 0; }
+  /// Adds what depends on the tokens between key and query to the `logits` of tokens.seen.
+  virtual void define_path(std::vector<double>& /*logits*/, const PlainTokens& /*tokens*/,
+                           const PlainParameters&) const {}
   /// `logits` of one query's visible keys, nearest key last; `q` before any move.
   virtual void define_row(std::vector<double>& /*logits*/, const double* /*q*/, std::int64_t /*head*/,
                           std::int64_t /*layer*/, const PlainParameters&) const {}

@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "torsor/group/planes.h"
+
 namespace torsor {
 
 /// Query heads [begin, end) that an answer holds for. For key-side answers the range is that of the groups that the
@@ -27,15 +29,8 @@ enum class Role { Query, Key };
 // ---------------------------------------------------------------------------------------------------------------------
 // How q and k move
 
-/// Where the two channels of a plane lie inside a rotary span of `width` channels cut into `blocks` equal blocks.
-///
-///   half, 1 block          [a a a a b b b b]      plane i = channels (i, i + width/2)
-///   interleaved, 1 block   [a b a b a b a b]      plane i = channels (2i, 2i + 1)
-///   half, 2 blocks         [a a b b|c c d d]      each block half-split on its own
-enum class Layout { Half, Interleaved };
-
 /// Planes with one complex number a token, not necessarily of length 1: (x_a + i x_b) * (cosine + i sine).
-/// Planes are numbered block by block; cosine and sine already carry the magnitude.
+/// Planes are numbered block by block (Layout has the channels); cosine and sine already carry the magnitude.
 struct Planes {
   HeadRange heads;
   Layout layout = Layout::Half;
@@ -64,7 +59,24 @@ struct AddedVector {
   at::Tensor vector;  ///< (H, D)
 };
 
-using Move = std::variant<AddedVector, Planes>;
+/// exp(turn L) with L = sum_i frequency_i (a_i b_i^T - b_i a_i^T): a rotation in the span of the generator, the
+/// identity across it (GRAPE). The planes need not be orthogonal to each other, so there are no cosines and sines to
+/// hand over: generator and turn are what gradients reach.
+struct RankTurn {
+  HeadRange heads;
+  at::Tensor generator;  ///< (G, D, r) float64, columns a_0 b_0 a_1 b_1 ...; G = 1 or the *key heads* of the range
+  at::Tensor frequency;  ///< (G, r / 2) float64, radians a unit of turn where a and b are orthonormal
+  at::Tensor turn;       ///< (B|1, 1 or G, T) float64: positions, or what stands for them
+};
+
+/// Every vector, as a row, times a matrix of its head. Queries and keys are given the same orthogonal one: what turns
+/// after it turns in the basis of its columns, and the way back cancels in the product.
+struct Basis {
+  HeadRange heads;
+  at::Tensor matrix;  ///< (G, D, D) float64; G = 1 or the *key heads* of the range
+};
+
+using Move = std::variant<AddedVector, Planes, RankTurn, Basis>;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // What scales the logit

@@ -26,5 +26,9 @@ NameInfo sandwich_name();
 NameInfo fire_name();
 NameInfo cope_name();
 NameInfo txl_name();
+NameInfo fox_name();
+NameInfo grape_a_name();
+NameInfo grape_ap_name();
+NameInfo grape_m_name();
 
 }  // namespace torsor

@@ -203,7 +203,7 @@ class Checker {
 
   static bool rotates(const Term& term) {
     const NameInfo& info = *find_name(term.name);
-    if (info.rotary || info.operand == Operand::Rotary) return true;
+    if (info.rotary || info.turns || info.operand == Operand::Rotary) return true;
     for (const Item& item : term.operands)
       for (const Term& inner : item.expression.terms)
         if (rotates(inner)) return true;
@@ -217,6 +217,12 @@ class Checker {
       for (const Term& inner : item.expression.terms)
         if (rotates(inner) && allows_absolute(inner)) return true;
     return false;
+  }
+
+  static bool can_allow_absolute(const Term& term) {
+    const std::vector<KeyInfo>& keys = find_name(term.name)->keys;
+    return !term.operands.empty() ||
+           std::any_of(keys.begin(), keys.end(), [](const KeyInfo& key) { return key.name == "allow"; });
   }
 
   static bool whole_head(const Term& term) {
@@ -240,13 +246,16 @@ class Checker {
       if (!rotates(term)) continue;
       if (rotation && (whole_head(*rotation) || whole_head(term)))
         fail(term.column, str("two rotations on the same planes: '", rotation->name, "' and '", term.name,
-                              "'; give them different spans with dim= and part="));
+                              find_name(rotation->name)->turns || find_name(term.name)->turns
+                                  ? "'; one of them turns the whole head"
+                                  : "'; give them different spans with dim= and part="));
       rotation = &term;
     }
     if (rotation && absolute && !allows_absolute(*rotation))
       fail(absolute->column,
-           str("'", absolute->name, "' beside the rotation '", rotation->name,
-               "' gives the position twice; write allow=absolute on the rotary name to do it on purpose"));
+           str("'", absolute->name, "' beside the rotation '", rotation->name, "' gives the position twice; ",
+               can_allow_absolute(*rotation) ? "write allow=absolute on the rotary name to do it on purpose"
+                                             : "rope takes it with allow=absolute"));
     if (rotation && unturned)
       fail(rotation->column, str("'", unturned->name, "' holds its own position term and takes no rotation beside it"));
   }
@@ -292,10 +301,11 @@ class Maker {
 
 std::vector<NameInfo> all_names() {
   std::vector<NameInfo> names = {
-      none_name(), sinusoidal_name(),   learned_name(), rope_name(), xpos_name(),     linear_name(),
-      ntk_name(),  ntk_by_parts_name(), dynamic_name(), yarn_name(), longrope_name(), llama3_name(),
-      logn_name(), llama4_scale_name(), alibi_name(),   t5_name(),   kerple_name(),   sandwich_name(),
-      fire_name(), cope_name(),         txl_name(),
+      none_name(),     sinusoidal_name(), learned_name(),      rope_name(),         xpos_name(),
+      linear_name(),   ntk_name(),        ntk_by_parts_name(), dynamic_name(),      yarn_name(),
+      longrope_name(), llama3_name(),     logn_name(),         llama4_scale_name(), alibi_name(),
+      t5_name(),       kerple_name(),     sandwich_name(),     fire_name(),         cope_name(),
+      txl_name(),      fox_name(),        grape_a_name(),      grape_ap_name(),     grape_m_name(),
   };
   NameInfo heads;
   heads.name = "heads";

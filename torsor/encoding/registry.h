@@ -66,6 +66,7 @@ struct NameInfo {
   std::string page;     ///< file name under docs/encodings
   Operand operand = Operand::None;
   bool rotary = false;  ///< may stand inside a scaling
+  bool turns = false;   ///< a rotation of the whole head that no scaling takes
   std::vector<KeyInfo> keys;
   std::function<std::unique_ptr<Encoding>(MakeRequest&)> make;
   bool absolute = false;     ///< adds to the embedding: stands beside a rotation only with allow=absolute on it

@@ -29,6 +29,8 @@ Json symbolic(const std::vector<std::int64_t>& shape) {
       json.push_back("D");
     else if (extent == kHeadDim / 2)
       json.push_back("D/2");
+    else if (extent == kHeadDim * (kHeadDim - 1) / 2)
+      json.push_back("D(D-1)/2");
     else if (extent == kWidth)
       json.push_back("C");
     else if (extent == kTrainLength)
@@ -109,13 +111,20 @@ std::shared_ptr<const Encoding> made(const NameInfo& info, const Argument* extra
   return make_encoding(example(info, extra), example_dimensions());
 }
 
+/// The tensors under the defaults, and those that one changed key brings: "gate=k or qk".
 Json trained_tensors(const NameInfo& info, const Encoding& plain) {
   Json all = Json::array();
-  std::vector<std::string> seen;
-  const auto add = [&](const Encoding& encoding, const Json& with) {
+  const auto add = [&](const Encoding& encoding, const KeyInfo* key, const std::string& value) {
     for (const ParameterInfo& parameter : encoding.parameters(0)) {
-      if (std::find(seen.begin(), seen.end(), parameter.name) != seen.end()) continue;
-      seen.push_back(parameter.name);
+      const auto known =
+          std::find_if(all.begin(), all.end(), [&](const Json& one) { return one["name"] == parameter.name; });
+      const Json with = key == nullptr ? Json(nullptr) : Json(str(key->name, '=', value));
+      if (known != all.end()) {
+        Json& text = (*known)["with"];
+        if (key != nullptr && text.is_string() && text.get<std::string>().starts_with(key->name + "="))
+          text = str(text.get<std::string>(), " or ", value);
+        continue;
+      }
       Json json;
       json["name"] = parameter.name;
       json["shape"] = symbolic(parameter.shape);
@@ -127,12 +136,22 @@ Json trained_tensors(const NameInfo& info, const Encoding& plain) {
       all.push_back(json);
     }
   };
-  add(plain, nullptr);
+  add(plain, nullptr, "");
   for (const KeyInfo& key : info.keys) {
-    if (key.type != KeyInfo::Type::Boolean) continue;
-    const Argument flipped{key.name, !std::get<bool>(key.fallback)};
-    const std::shared_ptr<const Encoding> other = made(info, &flipped);
-    add(*other, str(key.name, '=', print(flipped.value)));
+    std::vector<Value> others;
+    if (key.type == KeyInfo::Type::Boolean) others.emplace_back(!std::get<bool>(key.fallback));
+    for (const std::string& word : key.words) others.emplace_back(word);
+    // A number that is off at 0 may bring tensors when it is on (rank).
+    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0)) others.emplace_back(kExampleFactor);
+    for (const Value& other : others) {
+      if (other == key.fallback) continue;
+      const Argument changed{key.name, other};
+      try {
+        add(*made(info, &changed), &key, print(other));
+      } catch (const UsageError&) {
+        // Such a word needs another key beside it.
+      }
+    }
   }
   return all;
 }

@@ -20,7 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const std::string kGradient = "grad.";
 
 /// Names that files may use and that this version does not have yet.
-const std::set<std::string> kPlanned = {"fox", "grape-m", "grape-a", "grape-ap", "tape", "sipe"};
+const std::set<std::string> kPlanned = {"tape", "sipe"};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "torsor/attention/moves.h"
 #include "torsor/base/error.h"
 #include "torsor/base/random.h"
+#include "torsor/group/laws.h"
 #include "torsor/lab/conformance_check.h"
 
 namespace torsor {
@@ -145,34 +147,48 @@ double distance(const NamedTensors& a, const NamedTensors& b) {
 }
 
 // --------------------------------------------------------------------------------------------------------------------
-// Rotations: every plane of a token is one complex number
+// Rotations: every plane of a token is one complex number; what turns no fixed planes is a matrix
 
 struct Turns {
   std::vector<at::Tensor> planes;  ///< complex (G, T, planes), one for each answer
+  at::Tensor matrices;             ///< (T, heads, D, D) of the turns without fixed planes; undefined = none
   bool adds = false;               ///< a vector is added as well
+  bool any() const { return !planes.empty() || matrices.defined(); }
 };
 
 /// What queries at these positions are multiplied with, in a document that always reaches the same length.
 Turns turns_at(const Tester& t, const std::vector<double>& positions) {
   const std::int64_t axes = t.whole->traits().axes, count = static_cast<std::int64_t>(positions.size());
   const Dimensions& d = t.layer->dimensions();
-  Question question;
-  question.parameters = &t.parameters;
-  question.layer = t.number;
-  question.layers = t.number + 1;
-  question.q = at::zeros({1, d.heads, count, d.head_dim}, at::kDouble);
-  question.k = at::zeros({1, d.kv_heads, 1, d.head_dim}, at::kDouble);
-  question.x = at::zeros({1, count, d.width}, at::kDouble);
-  question.query.positions = at::tensor(positions, at::kDouble).view({1, -1, 1}).expand({1, count, axes}).contiguous();
-  question.key.positions = at::full({1, 1, axes}, 2 * kFar, at::kDouble);
+  const auto moves_of = [&](const at::Tensor& at_positions) {
+    const std::int64_t batch = at_positions.size(0), tokens = at_positions.size(1);
+    Question question;
+    question.parameters = &t.parameters;
+    question.layer = t.number;
+    question.layers = t.number + 1;
+    question.q = at::zeros({batch, d.heads, tokens, d.head_dim}, at::kDouble);
+    question.k = at::zeros({batch, d.kv_heads, 1, d.head_dim}, at::kDouble);
+    question.x = at::zeros({batch, tokens, d.width}, at::kDouble);
+    question.query.positions = at_positions;
+    question.key.positions = at::full({batch, 1, axes}, 2 * kFar, at::kDouble);
+    return t.layer->moves(question, Role::Query);
+  };
+  const at::Tensor column = at::tensor(positions, at::kDouble);
   Turns turns;
-  for (const Move& move : t.layer->moves(question, Role::Query)) {
+  bool free = false;
+  for (const Move& move : moves_of(column.view({1, -1, 1}).expand({1, count, axes}).contiguous())) {
     if (const Planes* planes = std::get_if<Planes>(&move))
       turns.planes.push_back(
           at::complex(planes->cosine[0].to(at::kDouble).contiguous(), planes->sine[0].to(at::kDouble).contiguous()));
-    else
-      turns.adds = true;
+    turns.adds |= std::holds_alternative<AddedVector>(move);
+    free |= std::holds_alternative<RankTurn>(move);
   }
+  if (!free) return turns;
+  // A row a position, a token a channel: what becomes of the unit vectors.
+  std::vector<Move> all = moves_of(column.view({-1, 1, 1}).expand({count, d.head_dim, axes}).contiguous());
+  std::erase_if(all, [](const Move& move) { return !std::holds_alternative<RankTurn>(move); });
+  const at::Tensor unit = at::eye(d.head_dim, at::kDouble).expand({count, d.heads, d.head_dim, d.head_dim});
+  turns.matrices = apply_moves(unit, all, Role::Query, t.layer->group(), d.precision).transpose(2, 3);
   return turns;
 }
 
@@ -184,7 +200,9 @@ std::vector<double> some_positions(Tester& t) {
 
 double identity_error(Tester& t) {
   double worst = 0;
-  for (const at::Tensor& z : turns_at(t, {0}).planes) worst = std::max(worst, at::imag(z).abs().max().item<double>());
+  const Turns zero = turns_at(t, {0});
+  for (const at::Tensor& z : zero.planes) worst = std::max(worst, at::imag(z).abs().max().item<double>());
+  if (zero.matrices.defined()) worst = std::max(worst, group::identity_error(zero.matrices));
   // Products at equal positions are those at position 0.
   ConformanceCase c = t.attention_case(1, 1);
   const Dimensions& d = t.layer->dimensions();
@@ -211,9 +229,16 @@ double identity_error(Tester& t) {
   return worst;
 }
 
-double group_error(
-    Tester& t, const std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b, const at::Tensor& both,
-                                              const at::Tensor& minus_a, const at::Tensor& magnitude)>& difference) {
+/// A law of turns by a, b, a + b and -a: its largest error, of complex numbers with their magnitude and of matrices.
+struct GroupLaw {
+  std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b, const at::Tensor& both, const at::Tensor& minus_a,
+                           const at::Tensor& magnitude)>
+      planes;
+  std::function<double(const at::Tensor& a, const at::Tensor& b, const at::Tensor& both, const at::Tensor& minus_a)>
+      matrices;
+};
+
+double group_error(Tester& t, const GroupLaw& law) {
   std::vector<double> a = some_positions(t), b = some_positions(t), both, minus_a;
   std::reverse(b.begin(), b.end());
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -226,9 +251,11 @@ double group_error(
   for (std::size_t i = 0; i < of_a.planes.size(); ++i) {
     const at::Tensor magnitude = zero.planes[i].abs();
     const at::Tensor error =
-        difference(of_a.planes[i], of_b.planes[i], of_both.planes[i], of_minus.planes[i], magnitude);
+        law.planes(of_a.planes[i], of_b.planes[i], of_both.planes[i], of_minus.planes[i], magnitude);
     worst = std::max(worst, (error.abs() / magnitude.square().clamp_min(1e-300)).max().item<double>());
   }
+  if (of_a.matrices.defined())
+    worst = std::max(worst, law.matrices(of_a.matrices, of_b.matrices, of_both.matrices, of_minus.matrices));
   return worst;
 }
 
@@ -333,6 +360,34 @@ double nothing_error(Tester& t) {
   return minus_infinity ? worst : std::numeric_limits<double>::infinity();
 }
 
+/// What is added to the logits, (1, H, T, T), -inf where hidden: queries of zeros leave nothing else, and values that
+/// are unit vectors make the weights the output.
+at::Tensor added_to_logits(Tester& t) {
+  ConformanceCase c = t.attention_case(1, kTokens);
+  c.q = at::zeros_like(c.q);
+  c.v = at::eye(kTokens, at::kDouble).expand({1, c.v.size(1), kTokens, kTokens}).contiguous();
+  const NamedTensors outputs = t.full(c);
+  return outputs.at("out").log() + outputs.at("lse").unsqueeze(3);
+}
+
+/// The largest of what must not be above 0, in units of the largest bias or of 1: the weights, from which biases are
+/// read here, are rounded.
+double penalty_error(Tester& t) {
+  const at::Tensor bias = added_to_logits(t), hidden = bias.isinf();
+  const double above = bias.max().item<double>(), own = bias.diagonal(0, 2, 3).abs().max().item<double>();
+  return std::max({above, own, 0.0}) / std::max(bias.masked_fill(hidden, 0).abs().max().item<double>(), 1.0);
+}
+
+/// How much a farther token gets beyond the nearer one beside it, in the same units.
+double falling_error(Tester& t) {
+  const at::Tensor bias = added_to_logits(t);
+  const at::Tensor seen = at::ones({kTokens, kTokens}, at::kBool).tril().narrow(0, 1, kTokens - 1);
+  const at::Tensor rise = bias.narrow(3, 0, kTokens - 1) - bias.narrow(3, 1, kTokens - 1);  // keys j over j + 1
+  const at::Tensor both = rise.narrow(2, 1, kTokens - 1).masked_fill(seen.narrow(1, 1, kTokens - 1).logical_not(), 0);
+  const double largest = bias.masked_fill(bias.isinf(), 0).abs().max().item<double>();
+  return std::max(both.max().item<double>(), 0.0) / std::max(largest, 1.0);
+}
+
 double batch_error(Tester& t) {
   const ConformanceCase c = t.attention_case(3, kTokens);
   const at::Tensor order = at::tensor(std::vector<std::int64_t>{2, 0, 1}, at::kLong);
@@ -352,11 +407,14 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
   std::vector<Tester> testers;
   for (std::int64_t layer = 0; layer < whole->period(); ++layer) testers.emplace_back(whole, layer, seed);
   bool turns = false, adds = false;
-  for (const Tester& tester : testers) {
-    const Turns one = turns_at(tester, {0});
-    turns |= !one.planes.empty();
-    adds |= one.adds;
-  }
+  std::string content;  // why the angle at a position cannot be asked for
+  for (const Tester& tester : testers) try {
+      const Turns one = turns_at(tester, {0});
+      turns |= one.any();
+      adds |= one.adds;
+    } catch (const Refusal& refusal) {
+      content = refusal.what();
+    }
   const Traits traits = whole->traits();
 
   std::vector<Law> laws;
@@ -375,25 +433,30 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
     laws.push_back(one);
   };
   using Measure = std::function<double(Tester&)>;
-  const std::string still = turns ? "" : "nothing turns";
+  turns &= content.empty();
+  const std::string still = !content.empty() ? content : turns ? "" : "nothing turns";
   const auto rotating = [&](Measure measure) { return turns ? std::move(measure) : Measure(); };
 
   law("identity", "position 0 turns nothing, and equal positions leave the product of q and k",
-      adds ? "a vector is added to q" : "", kFarBound, identity_error);
-  law("composition", "turning by a and then by b is turning by a + b", still, kFarBound, rotating([](Tester& t) {
-        return group_error(t, [](const auto& a, const auto& b, const auto& both, const auto&, const auto& m) {
-          return a * b - m * both;
-        });
-      }));
-  law("inverse", "turning by -a undoes turning by a", still, kFarBound, rotating([](Tester& t) {
-        return group_error(t, [](const auto& a, const auto&, const auto&, const auto& minus, const auto& m) {
-          return a * minus - m * m;
-        });
-      }));
-  law("norm", "turning keeps lengths", still, kNearBound, rotating([](Tester& t) {
-        return group_error(
-            t, [](const auto& a, const auto&, const auto&, const auto&, const auto& m) { return a.abs() * m - m * m; });
-      }));
+      adds ? "a vector is added to q" : content, kFarBound, content.empty() ? Measure(identity_error) : Measure());
+  const auto group_law = [&](const std::string& name, const std::string& about, double bound, const GroupLaw& one) {
+    law(name, about, still, bound, rotating([one](Tester& t) { return group_error(t, one); }));
+  };
+  group_law(
+      "composition", "turning by a and then by b is turning by a + b", kFarBound,
+      {[](const auto& a, const auto& b, const auto& both, const auto&, const auto& m) { return a * b - m * both; },
+       [](const auto& a, const auto& b, const auto& both, const auto&) {
+         return group::composition_error(a, b, both);
+       }});
+  group_law(
+      "inverse", "turning by -a undoes turning by a", kFarBound,
+      {[](const auto& a, const auto&, const auto&, const auto& minus, const auto& m) { return a * minus - m * m; },
+       [](const auto& a, const auto&, const auto&, const auto& minus) {
+         return std::max(group::inverse_error(a, minus), group::transpose_error(a, minus));
+       }});
+  group_law("norm", "turning keeps lengths", kNearBound,
+            {[](const auto& a, const auto&, const auto&, const auto&, const auto& m) { return a.abs() * m - m * m; },
+             [](const auto& a, const auto&, const auto&, const auto&) { return group::orthogonality_error(a); }});
   law("relative", str("moving all positions by the same amount, up to ", kFar, ", changes nothing"),
       traits.relative           ? ""
       : traits.length_dependent ? "frequencies depend on the largest position"
@@ -407,6 +470,18 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
   law("packed", "texts packed into one row do not see each other", "", kNearBound, packed_error);
   law("causality", "a later token never changes an earlier output", "", 0, causality_error);
   law("nothing seen", "a query that sees nothing gives zeros and has no gradient", "", 0, nothing_error);
+  // What a bias must be of for a law of its values; other forms may be anything.
+  const auto made_of = [&](const std::set<std::string>& forms) -> std::string {
+    if (traits.forms.empty()) return "nothing is added to a logit";
+    for (const std::string& form : traits.forms)
+      if (forms.count(form) == 0) return str("a bias of the form '", form, "' may be anything");
+    return "";
+  };
+  const std::string lowers = made_of({"potential", "gated", "path"}), falls = made_of({"potential", "path"});
+  law("penalty", "what is added to a logit is never above 0, and is 0 for the token itself", lowers, kNearBound,
+      lowers.empty() ? Measure(penalty_error) : Measure());
+  law("falling", "a farther token never has more added than a nearer one", falls, kNearBound,
+      falls.empty() ? Measure(falling_error) : Measure());
   law("batch order", "rows of a batch do not depend on their order", "", kNearBound, batch_error);
   return laws;
 }

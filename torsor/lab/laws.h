@@ -23,7 +23,8 @@ struct LawsRequest {
 
 struct Law {
   std::string name;   ///< "identity", "composition", "inverse", "norm", "relative", "streaming", "chunked",
-                      ///< "left-padded", "packed", "causality", "nothing seen", "batch order"
+                      ///< "left-padded", "packed", "causality", "nothing seen", "penalty",
+                      ///< "falling", "batch order"
   std::string about;  ///< what it says
   bool claimed = true;
   bool holds = false;

@@ -61,7 +61,7 @@ Json rope_parameters(const ModelConfig& config) {
 
 void add_hugging_face_keys(Json& json, const ModelConfig& config) {
   const Json rope = rope_parameters(config);
-  if (rope.is_null() || config.qk_norm != QkNorm::None) return;
+  if (rope.is_null() || config.qk_norm != QkNorm::None || config.kv_shift) return;
   for (const std::int64_t window : config.window)
     if (window != 0) return;
   json["architectures"] = {"LlamaForCausalLM"};

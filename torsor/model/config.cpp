@@ -86,7 +86,7 @@ ModelConfig model_from_json(const Json& json, const std::string& source) {
     else
       config.window = {object.get<std::int64_t>("window")};
   }
-  if (object.get<bool>("kv_shift", false)) object.fail("kv_shift is not available in this version");
+  config.kv_shift = object.get<bool>("kv_shift", false);
   config.decay_positions = object.get<bool>("decay_positions", false);
   const auto precision = object.get<std::string>("precision", "exact");
   if (precision == "hf")
@@ -114,6 +114,7 @@ Json model_to_json(const ModelConfig& config) {
   json["window"] = config.window.empty()       ? Json(0)
                    : config.window.size() == 1 ? Json(config.window.front())
                                                : Json(config.window);
+  json["kv_shift"] = config.kv_shift;
   json["decay_positions"] = config.decay_positions;
   json["precision"] = config.precision == Precision::Exact ? "exact" : "hf";
   return json;

@@ -24,6 +24,7 @@ struct ModelConfig {
   QkNorm qk_norm = QkNorm::None;  ///< RMS norm of q and k a head, before or after rotation
   double norm_eps = 1e-5;
   std::vector<std::int64_t> window;  ///< keys that a token sees, one a layer or one for all; 0 or empty = all
+  bool kv_shift = false;             ///< keys and values mixed with those of the token before (kv_shift.h)
   bool decay_positions = false;      ///< weight decay on positional scalars too
   Precision precision = Precision::Exact;
 

@@ -9,11 +9,6 @@
 namespace torsor {
 namespace {
 
-/// A matrix product in `dtype`, from and to whatever the caller holds.
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype) {
-  return at::linear(x.to(dtype), weight.to(dtype));
-}
-
 at::Tensor drawn(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial,
                  std::uint64_t seed) {
   at::Tensor tensor = at::empty(shape, at::kFloat);
@@ -72,18 +67,25 @@ void Decoder::declare(const std::function<at::Tensor(const std::string&, const s
     Layer& layer = layers_[static_cast<std::size_t>(index)];
     const std::string prefix = str("model.layers.", index, ".");
     layer.attention_norm = tensor(prefix + "input_layernorm.weight", {c.width}, ones(), false);
-    layer.q = tensor(prefix + "self_attn.q_proj.weight", {q_width, c.width}, inner(c.width), true);
-    layer.k = tensor(prefix + "self_attn.k_proj.weight", {k_width, c.width}, inner(c.width), true);
-    layer.v = tensor(prefix + "self_attn.v_proj.weight", {k_width, c.width}, inner(c.width), true);
-    layer.o = tensor(prefix + "self_attn.o_proj.weight", {c.width, q_width}, outer(q_width), true);
+    AttentionWeights& attention = layer.attention;
+    const std::string own = prefix + "self_attn.";
+    attention.q = tensor(own + "q_proj.weight", {q_width, c.width}, inner(c.width), true);
+    attention.k = tensor(own + "k_proj.weight", {k_width, c.width}, inner(c.width), true);
+    attention.v = tensor(own + "v_proj.weight", {k_width, c.width}, inner(c.width), true);
+    attention.o = tensor(own + "o_proj.weight", {c.width, q_width}, outer(q_width), true);
     if (c.qk_norm != QkNorm::None) {
-      layer.q_norm = tensor(prefix + "self_attn.q_norm.weight", {c.head_dim}, ones(), false);
-      layer.k_norm = tensor(prefix + "self_attn.k_norm.weight", {c.head_dim}, ones(), false);
+      attention.q_norm = tensor(own + "q_norm.weight", {c.head_dim}, ones(), false);
+      attention.k_norm = tensor(own + "k_norm.weight", {c.head_dim}, ones(), false);
+    }
+    if (c.kv_shift) {
+      // Gates, and so exempt from decay like the positional ones.
+      attention.k_shift = tensor(own + "k_shift.weight", {c.kv_heads, c.width}, inner(c.width), c.decay_positions);
+      attention.v_shift = tensor(own + "v_shift.weight", {c.kv_heads, c.width}, inner(c.width), c.decay_positions);
     }
     for (const ParameterInfo& info : by_layer_[static_cast<std::size_t>(index)]->parameters(index)) {
-      layer.position[info.name] = info.shared ? shared_tensor(info)
-                                              : tensor(prefix + "self_attn.position." + info.name, info.shape,
-                                                       info.initial, info.decay || c.decay_positions);
+      attention.position[info.name] = info.shared ? shared_tensor(info)
+                                                  : tensor(own + "position." + info.name, info.shape, info.initial,
+                                                           info.decay || c.decay_positions);
     }
     layer.mlp_norm = tensor(prefix + "post_attention_layernorm.weight", {c.width}, ones(), false);
     layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner(c.width), true);
@@ -141,35 +143,12 @@ void Decoder::require_gradients() {
   for (ModelParameter& parameter : parameters_) parameter.tensor.requires_grad_(true);
 }
 
-at::Tensor Decoder::block(const Layer& layer, std::int64_t index, const at::Tensor& input, const AttendOptions& given,
+at::Tensor Decoder::block(const Layer& layer, std::int64_t index, const at::Tensor& input, const AttendOptions& options,
                           const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) const {
   const ModelConfig& c = config_;
-  const std::int64_t batch = input.size(0), tokens = input.size(1);
   const at::Tensor x = rms_norm(input, layer.attention_norm, c.norm_eps);
-  const auto heads = [&](const at::Tensor& weight, std::int64_t count) {
-    return project(x, weight, dtype).view({batch, tokens, count, c.head_dim}).transpose(1, 2);
-  };
-  at::Tensor q = heads(layer.q, c.heads), k = heads(layer.k, c.kv_heads);
-  const at::Tensor v = heads(layer.v, c.kv_heads);
-
-  AttendOptions options = given;
-  options.layer = index;
-  options.parameters = layer.position;
-  options.x = x;
-  if (const std::int64_t window = c.window_of(index); window > 0) options.window = window;
-  if (c.qk_norm == QkNorm::Before) {
-    q = rms_norm(q, layer.q_norm.to(q.scalar_type()), c.norm_eps);
-    k = rms_norm(k, layer.k_norm.to(k.scalar_type()), c.norm_eps);
-  } else if (c.qk_norm == QkNorm::After) {
-    options.after_moves = [&](const at::Tensor& moved, Role role) {
-      const at::Tensor& weight = role == Role::Query ? layer.q_norm : layer.k_norm;
-      return rms_norm(moved, weight.to(moved.scalar_type()), c.norm_eps);
-    };
-  }
-  const Encoding& encoding = *by_layer_[static_cast<std::size_t>(index)];
-  const at::Tensor mixed = cache ? cache->attend(q, k, v, options, counts).out : attend(q, k, v, encoding, options);
-  const at::Tensor attended = input + project(mixed.transpose(1, 2).reshape({batch, tokens, -1}), layer.o, dtype);
-
+  const at::Tensor attended = input + attention_layer(c, layer.attention, *by_layer_[static_cast<std::size_t>(index)],
+                                                      index, x, options, counts, cache, dtype);
   const at::Tensor u = rms_norm(attended, layer.mlp_norm, c.norm_eps);
   const at::Tensor gated = swiglu(project(u, layer.gate, dtype), project(u, layer.up, dtype));
   return attended + project(gated, layer.down, dtype);

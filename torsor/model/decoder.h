@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "torsor/attention/kv_cache.h"
+#include "torsor/model/attention_layer.h"
 #include "torsor/model/config.h"
 
 namespace torsor {
@@ -61,8 +62,8 @@ class Decoder {
 
  private:
   struct Layer {
-    at::Tensor attention_norm, q, k, v, o, q_norm, k_norm, mlp_norm, gate, up, down;
-    NamedTensors position;
+    at::Tensor attention_norm, mlp_norm, gate, up, down;
+    AttentionWeights attention;
   };
 
   void declare(const std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape,

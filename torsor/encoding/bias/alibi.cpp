@@ -3,21 +3,10 @@
 #include <cmath>
 
 #include "torsor/encoding/bias/answer.h"
+#include "torsor/encoding/bias/slopes.h"
 
 namespace torsor {
 namespace {
-
-/// Slopes for any number of heads, all at once.
-std::vector<double> all_slopes(std::int64_t heads, double max_exponent) {
-  std::int64_t power = 1;
-  while (power * 2 <= heads) power *= 2;
-  std::vector<double> slopes;
-  for (std::int64_t i = 1; i <= power; ++i)
-    slopes.push_back(std::exp2(-max_exponent * static_cast<double>(i) / static_cast<double>(power)));
-  for (std::int64_t i = 1; static_cast<std::int64_t>(slopes.size()) < heads; i += 2)
-    slopes.push_back(std::exp2(-max_exponent * static_cast<double>(i) / static_cast<double>(2 * power)));
-  return slopes;
-}
 
 class Alibi : public Encoding {
  public:
@@ -26,7 +15,7 @@ class Alibi : public Encoding {
         slopes_name_(prefix + ".slopes"),
         max_exponent_(max_exponent),
         learn_(learn),
-        slopes_(all_slopes(dimensions.heads, max_exponent)) {}
+        slopes_(alibi_slopes(dimensions.heads, max_exponent)) {}
 
   Traits traits() const override {
     Traits traits;
@@ -57,15 +46,8 @@ class Alibi : public Encoding {
   }
 
   double define_bias(const PlainPair& pair, const PlainParameters& parameters) const override {
-    double slope = 0;
-    if (learn_) {
-      slope = plain(parameters, slopes_name_).at(static_cast<std::size_t>(pair.head));
-    } else {
-      const double heads = static_cast<double>(dimensions_.heads), head = static_cast<double>(pair.head);
-      const double power = std::pow(2.0, std::floor(std::log2(heads)));
-      slope = head < power ? std::pow(2.0, -max_exponent_ * (head + 1) / power)
-                           : std::pow(2.0, -max_exponent_ * (2 * (head - power) + 1) / (2 * power));
-    }
+    const double slope = learn_ ? plain(parameters, slopes_name_).at(static_cast<std::size_t>(pair.head))
+                                : define_alibi_slope(pair.head, dimensions_.heads, max_exponent_);
     return -slope * std::abs(pair.pq[0] - pair.pk[0]);
   }
 

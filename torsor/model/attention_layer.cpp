@@ -1,0 +1,47 @@
+#include "torsor/model/attention_layer.h"
+
+#include "torsor/model/fused.h"
+#include "torsor/model/kv_shift.h"
+
+namespace torsor {
+
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype) {
+  return at::linear(x.to(dtype), weight.to(dtype));
+}
+
+at::Tensor attention_layer(const ModelConfig& config, const AttentionWeights& weights, const Encoding& encoding,
+                           std::int64_t layer, const at::Tensor& x, const AttendOptions& given,
+                           const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) {
+  const std::int64_t batch = x.size(0), tokens = x.size(1);
+  const auto heads = [&](const at::Tensor& weight, std::int64_t count) {
+    return project(x, weight, dtype).view({batch, tokens, count, config.head_dim}).transpose(1, 2);
+  };
+  at::Tensor q = heads(weights.q, config.heads), k = heads(weights.k, config.kv_heads);
+  at::Tensor v = heads(weights.v, config.kv_heads);
+  Shifted shifted;
+  if (config.kv_shift) {
+    shifted = kv_shift(k, v, x, weights.k_shift, weights.v_shift, given.documents, counts,
+                       cache ? cache->newest(layer) : NamedTensors());
+    k = shifted.k, v = shifted.v;
+  }
+
+  AttendOptions options = given;
+  options.layer = layer;
+  options.parameters = weights.position;
+  options.x = x;
+  if (const std::int64_t window = config.window_of(layer); window > 0) options.window = window;
+  if (config.qk_norm == QkNorm::Before) {
+    q = rms_norm(q, weights.q_norm.to(q.scalar_type()), config.norm_eps);
+    k = rms_norm(k, weights.k_norm.to(k.scalar_type()), config.norm_eps);
+  } else if (config.qk_norm == QkNorm::After) {
+    options.after_moves = [&](const at::Tensor& moved, Role role) {
+      const at::Tensor& weight = role == Role::Query ? weights.q_norm : weights.k_norm;
+      return rms_norm(moved, weight.to(moved.scalar_type()), config.norm_eps);
+    };
+  }
+  const at::Tensor mixed = cache ? cache->attend(q, k, v, options, counts).out : attend(q, k, v, encoding, options);
+  if (cache && config.kv_shift) cache->remember(layer, shifted.newest, counts);
+  return project(mixed.transpose(1, 2).reshape({batch, tokens, -1}), weights.o, dtype);
+}
+
+}  // namespace torsor

@@ -1,0 +1,31 @@
+// The attention half of a block, between its norm and the addition to the residual stream.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+#include "torsor/attention/kv_cache.h"
+#include "torsor/model/config.h"
+
+namespace torsor {
+
+/// Trained tensors of one layer's attention, weights as (outputs, inputs); Hq query heads, K key heads of width D.
+struct AttentionWeights {
+  at::Tensor q, k, v, o;        ///< (Hq D, C), (K D, C), (K D, C), (C, Hq D)
+  at::Tensor q_norm, k_norm;    ///< (D), with qk_norm
+  at::Tensor k_shift, v_shift;  ///< (K, C), with kv_shift
+  NamedTensors position;        ///< the encoding's
+};
+
+/// Projects x (B, T, C), the block's normalised input, shifts keys and values where the model does, attends with the
+/// encoding and projects back: (B, T, C). `options` brings positions, documents and the number of layers; `counts` (B)
+/// and `cache` as in KvCache::attend. `dtype` is that of the projections.
+at::Tensor attention_layer(const ModelConfig& config, const AttentionWeights& weights, const Encoding& encoding,
+                           std::int64_t layer, const at::Tensor& x, const AttendOptions& options,
+                           const at::Tensor& counts, KvCache* cache, at::ScalarType dtype);
+
+/// A matrix product in `dtype`, from and to whatever the caller holds.
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype);
+
+}  // namespace torsor
