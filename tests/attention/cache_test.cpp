@@ -187,6 +187,33 @@ TEST(Cache, AnEmptyOneAnswersNothing) {
   }
 }
 
+TEST(Cache, RemembersTheNewestTokensOfEachRow) {
+  const EncodingCase row{.expression = "none"};
+  const Subject subject(row, {.heads = {2, 1}});
+  constexpr std::int64_t kFar = 3 * RecentTokens::kLength;
+  KvCache cache = subject.cache(2, kFar);
+  const Placed placed{subject.draw(2, kFar), subject.run_of_positions(2, kFar), {}};
+  const at::Tensor number =
+      at::arange(kFar, doubles()).view({1, 1, kFar, 1}) + at::tensor({0.0, 0.5}, doubles()).view({2, 1, 1, 1});
+  const auto arrive = [&](std::int64_t first, std::int64_t count, const at::Tensor& counts = {}) {
+    const Placed part = slice(placed, first, count);
+    cache.append(part.tokens.k, part.tokens.v, subject.options(part), counts);
+    cache.remember(0, {{"number", number.narrow(2, first, count)}}, counts);
+  };
+  const auto newest = [&] {
+    const at::Tensor tensor = cache.newest(0).at("number").flatten();
+    return std::vector<double>{tensor[0].item<double>(), tensor[1].item<double>()};
+  };
+  EXPECT_TRUE(cache.newest(0).empty());
+  arrive(0, 3, longs({3, 0}));
+  EXPECT_EQ(newest(), (std::vector<double>{2, 0}));  // row 1 has no token yet
+  arrive(3, kFar / 2);                               // more than the ring holds, at once
+  EXPECT_EQ(newest(), (std::vector<double>{kFar / 2 + 2.0, kFar / 2 + 2.5}));
+  EXPECT_THROW(cache.remember(0, {{"number", number.narrow(2, 0, 1)}}), Error);  // no such token arrived
+  EXPECT_THROW(cache.remember(0, {{"number", number.narrow(0, 0, 1)}}), Error);  // a row is missing
+  EXPECT_TRUE(cache.newest(1).empty());
+}
+
 TEST(Cache, PositionsGoOnByThemselves) {
   const Held reference;
   const Subject& subject = reference.subject;

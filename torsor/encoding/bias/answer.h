@@ -35,7 +35,7 @@ inline at::Tensor hidden_states(const Question& question, const std::string& nam
 /// nobody sees the token.
 template <class Product>
 at::Tensor of_tokens(const at::Tensor& tokens, Product product) {
-  const at::Tensor answer = product(tokens);
+  at::Tensor answer = product(tokens);
   if (at::isfinite(answer).all().item<bool>()) return answer;
   at::Tensor bad = at::isfinite(tokens).all(-1).logical_not();
   const at::Tensor clean = product(tokens.masked_fill(bad.unsqueeze(-1), 0));
