@@ -429,8 +429,12 @@ TEST(Cache, StorageMayBeNarrowerThanTheCall) {
       // The stored key is the moved key rounded, nothing else.
       Question question;
       question.parameters = &subject.parameters();
-      question.k = placed.tokens.k;
+      question.q = placed.tokens.q, question.k = placed.tokens.k, question.v = placed.tokens.v;
+      question.x = placed.tokens.x;
       question.key.positions = question.query.positions = placed.positions;
+      NamedTensors state;
+      const NamedTensors kept = subject.of_layer().arrive(question, state);
+      question.kept = &kept;
       const at::Tensor moved = move_keys(placed.tokens.k, subject.of_layer(), question, call);
       EXPECT_TRUE(same_bits(cache.view(0, call).keys, moved.to(dtype)));
     }
