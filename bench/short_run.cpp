@@ -1,8 +1,10 @@
 // A short training run for comparisons with the same model elsewhere: prints the losses and the speed, and leaves the
 // first weights and every batch in a safetensors file for the other side to start from.
 //
-//   short_run ENCODING [--steps N] [--batch B] [--length T] [--width C] [--layers L] [--heads H] [--kv-heads K] [--dump
-//   FILE]
+//   short_run ENCODING [--steps N] [--batch B] [--length T] [--width C] [--layers L] [--heads H] [--kv-heads K]
+//             [--dump FILE] [--decode N [--prompt P]]
+//
+// --decode: and how fast N tokens are then generated, one at a time, behind a prompt of P (the length) tokens.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "torsor/data/batches.h"
 #include "torsor/data/grammar.h"
 #include "torsor/lab/run.h"
+#include "torsor/model/generate.h"
 #include "torsor/train/state.h"
 
 namespace {
@@ -68,6 +71,14 @@ int run(int argc, char** argv) {
   if (speeds.size() > 1) {
     std::sort(speeds.begin() + 1, speeds.end());
     json["tokens_per_second"] = speeds[1 + (speeds.size() - 1) / 2];
+  }
+  if (options.count("--decode")) {
+    std::vector<std::int64_t> prompt;  // any tokens: the speed is the same
+    for (std::int64_t n = 0; n < number("--prompt", plan.length); ++n) prompt.push_back(n % data.train.vocabulary_size);
+    GreedyOptions greedy;
+    greedy.max_tokens = number("--decode", 0);
+    const Generated generated = generate_greedy(model, {prompt}, greedy);
+    json["decode_tokens_per_second"] = static_cast<double>(generated.tokens[0].size()) / generated.seconds;
   }
   json["threads"] = at::get_num_threads();
   std::cout << json_text(json) << std::endl;
