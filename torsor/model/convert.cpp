@@ -138,7 +138,7 @@ class LayerConversion {
     project(weights);
     for (const Leaf& leaf : target_)
       for (const ParameterInfo& info : leaf.encoding->parameters(layer_))
-        put(weights, leaf.parameter_name(info, layer_), leaf.tensors.at(info.name).to(at::kFloat).contiguous());
+        put(weights, leaf.parameter_name(info, layer_), leaf.tensors.at(info.name).to(at::kFloat).contiguous().clone());
   }
 
  private:

@@ -441,10 +441,8 @@ bool HeadMap::identity() const {
 at::Tensor HeadMap::apply(const at::Tensor& rows) const {
   const at::Tensor order = at::tensor(permutation, at::kLong);
   if (!frame.defined()) return rows.index_select(0, order);
-  const at::Tensor wide = rows.to(at::kDouble);
-  const at::Tensor turned =
-      wide.dim() == 1 ? at::matmul(frame.t(), wide) : at::matmul(frame.t(), wide.flatten(1)).view(rows.sizes());
-  return turned.index_select(0, order).to(rows.scalar_type());
+  const at::Tensor coordinates = at::matmul(frame.t(), rows.to(at::kDouble).reshape({rows.size(0), -1}));
+  return coordinates.index_select(0, order).reshape(rows.sizes()).to(rows.scalar_type());
 }
 
 bool is_rotation(const Leaf& leaf) { return leaf.encoding->traits().rotates; }
