@@ -310,8 +310,10 @@ TEST(Convert, SumsHeadsAndLayers) {
 TEST(Convert, LeavesTheModelAlone) {
   const Decoder model = trained_model("grape-m(basis=cayley) + grape-a(gate=k)");
   const at::Tensor before = logits_of(model);
-  for (const char* to : {"grape-m + grape-a(gate=k)", "grape-m(basis=cayley) + grape-a(gate=k)"})
-    for (const ModelParameter& parameter : convert_model(model, to).model.parameters()) parameter.tensor.fill_(1);
+  for (const char* to : {"grape-m + grape-a(gate=k)", "grape-m(basis=cayley) + grape-a(gate=k)"}) {
+    const Converted converted = convert_model(model, to);
+    for (const ModelParameter& parameter : converted.model.parameters()) parameter.tensor.fill_(1);
+  }
   EXPECT_TRUE(at::equal(logits_of(model), before));
 }
 
