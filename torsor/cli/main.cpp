@@ -78,6 +78,7 @@ int run(int argc, char** argv) {
   add_compare_command(app, common, chosen);
   add_train_command(app, common, chosen);
   add_eval_command(app, common, chosen);
+  add_convert_command(app, common, chosen);
   add_inspect_commands(app, common, chosen);
   add_bench_command(app, common, chosen);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))

@@ -60,10 +60,8 @@ Json rope_parameters(const ModelConfig& config) {
 }
 
 void add_hugging_face_keys(Json& json, const ModelConfig& config) {
+  if (!hugging_face_obstacle(config).empty()) return;
   const Json rope = rope_parameters(config);
-  if (rope.is_null() || config.qk_norm != QkNorm::None || config.kv_shift) return;
-  for (const std::int64_t window : config.window)
-    if (window != 0) return;
   json["architectures"] = {"LlamaForCausalLM"};
   json["model_type"] = "llama";
   json["hidden_size"] = config.width;
@@ -83,6 +81,15 @@ void add_hugging_face_keys(Json& json, const ModelConfig& config) {
 }
 
 }  // namespace
+
+std::string hugging_face_obstacle(const ModelConfig& config) {
+  if (rope_parameters(config).is_null()) return str("its Llama has no encoding '", config.encoding, "'");
+  if (config.qk_norm != QkNorm::None) return "its Llama has no qk_norm";
+  if (config.kv_shift) return "its Llama has no kv_shift";
+  for (const std::int64_t window : config.window)
+    if (window != 0) return "its Llama has no window";
+  return "";
+}
 
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer) {
   make_directories(folder);

@@ -12,6 +12,9 @@ namespace torsor {
 /// extras), its keys are written beside ours, so that transformers loads the folder.
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer);
 
+/// Why Hugging Face transformers has no architecture for a model; empty when it has one.
+std::string hugging_face_obstacle(const ModelConfig& config);
+
 struct LoadedModel {
   Decoder model;
   std::string tokenizer;
