@@ -39,10 +39,11 @@ int run_command(const BenchArguments& arguments, const CommonOptions& common) {
   const BenchReport report =
       run_bench(options, {.stop = &stop_requested, .progress = progress_options(common, "bench")});
   const Json document = bench_json(report);
-  if (!common.out.empty()) write_file_atomic(common.out, json_text(document, 1) + "\n");
+  // Shown first: a file that cannot be written loses nothing.
   std::cout << (common.json ? json_text(document, 1) + "\n" : report::bench_table(document));
-  if (!report.stopped) return 0;
   std::cout.flush();
+  if (!common.out.empty()) write_file_atomic(common.out, json_text(document, 1) + "\n");
+  if (!report.stopped) return 0;
   throw Interrupted(str("bench was stopped after ", report.rows.size(), " of ", report.planned, " rows"));
 }
 

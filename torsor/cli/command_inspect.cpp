@@ -32,6 +32,7 @@ void add_encodings(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("name", *name, "one encoding; left out: all");
   command->callback([&common, &chosen, name] {
     chosen = [&common, name] {
+      refuse_out(common, "encodings");
       if (common.json)
         std::cout << json_text(name->empty() ? catalogue() : catalogue_entry(*name), 1) << "\n";
       else
@@ -88,6 +89,7 @@ void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--layer", request->layer, "layer, for patterns over the layers")->capture_default_str();
   command->callback([&common, &chosen, request, heads] {
     chosen = [&common, request, heads] {
+      refuse_out(common, "values");
       if (heads->count() == 0 && request->dimensions.kv_heads == 0) request->dimensions.heads = fitting_heads(*request);
       if (common.json)
         std::cout << json_text(encoding_values(*request)) << "\n";
@@ -102,6 +104,7 @@ void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
 // laws
 
 int run_laws(LawsRequest request, const CommonOptions& common) {
+  refuse_out(common, "laws");
   request.seed = common.seed;
   const std::vector<Law> laws = check_laws(request);
   bool broken = false;
@@ -198,6 +201,7 @@ Json case_to_json(const std::string& file, const ConformanceCase& c, const CaseR
 }
 
 int run_check(const CheckArguments& arguments, const CommonOptions& common) {
+  refuse_out(common, "check");
   using Status = CaseResult::Status;
   const CheckPath path = check_path_named(arguments.path);
   check_dtype_named(arguments.dtype);

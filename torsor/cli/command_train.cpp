@@ -108,6 +108,7 @@ void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t l
 }
 
 int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
+  refuse_out(common, "eval");
   if (arguments.text.empty() == arguments.tokens.empty()) throw UsageError("eval needs --text or --tokens");
   if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
     throw UsageError(str("precision must be exact or hf, found ", arguments.precision));

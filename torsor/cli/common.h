@@ -62,6 +62,9 @@ extern std::atomic<bool> stop_requested;
 /// A reporter on standard error: a live line on a terminal, plain lines elsewhere, nothing with --quiet.
 Progress::Options progress_options(const CommonOptions& common, const std::string& label);
 
+/// For commands that print their result: throws UsageError where --out is given.
+void refuse_out(const CommonOptions& common, const char* command);
+
 /// A line for people on standard error, unless --quiet.
 void say(const CommonOptions& common, const std::string& line);
 

@@ -32,6 +32,11 @@ void say(const CommonOptions& common, const std::string& line) {
   if (!common.quiet) std::cerr << line << std::endl;
 }
 
+void refuse_out(const CommonOptions& common, const char* command) {
+  if (!common.out.empty())
+    throw UsageError(str(command, " prints its result and takes no --out; redirect standard output instead"));
+}
+
 namespace {
 
 constexpr int kDone = 0, kFailed = 1, kUsage = 2, kStopped = 130;

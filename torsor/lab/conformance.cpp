@@ -220,6 +220,9 @@ ConformanceCase read_case(const Json& json, const std::string& source, std::size
   c.scale = object.get<std::optional<double>>("scale", std::nullopt);
   if (object.has("grad_out")) c.grad_out = read_tensor(object.get<Json>("grad_out"), c.where + ": grad_out");
   if (object.has("outputs")) read_outputs(c, object.get<Json>("outputs"));
+  for (const auto& [name, tensor] : c.outputs)
+    if (name.starts_with("grad.") && !c.grad_out.defined())
+      bad(c.where, str("outputs.", name, " is a gradient and needs grad_out, the gradient of out that it comes from"));
   if (object.has("tolerance")) read_tolerance(c, object.get<Json>("tolerance"));
   object.finish();
   check_shapes(c);

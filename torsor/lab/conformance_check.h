@@ -32,11 +32,11 @@ struct CaseResult {
   std::string reason;  ///< why it failed, was skipped, or is not on this path
 };
 
-/// Checks one case. Throws Error, naming the case, when the case itself is wrong: an expression that cannot be read, a
-/// trained tensor that is missing or has another shape.
+/// Checks one case. One that is wrong itself fails with the reason: an expression that cannot be read, a trained tensor
+/// that is missing or has another shape.
 CaseResult check_case(const ConformanceCase& c, CheckPath path, const std::string& dtype);
 
-/// The encoding of a case, made for the case's own sizes. Throws as check_case.
+/// The encoding of a case, made for the case's own sizes. Throws Error, naming the case, when the case itself is wrong.
 std::shared_ptr<const Encoding> encoding_of(const ConformanceCase& c);
 
 /// What attention computes for a case without the cache: "out", "lse", "carried", "embedding", "grad...". Tensors that

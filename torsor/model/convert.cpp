@@ -73,7 +73,12 @@ void convert_slopes(const Leaf& source, Leaf& target) {
 // --------------------------------------------------------------------------------------------------------------------
 // Terms that read the channels of q and k
 
-bool ties_channels(const Leaf& leaf) { return leaf.term.name == "grape-ap" && leaf.settings().word("tie") != "none"; }
+/// Whether probes are q or k themselves.
+bool ties_channels(const Leaf& leaf) {
+  if (leaf.term.name != "grape-ap") return false;
+  const std::string& tie = leaf.settings().word("tie");
+  return tie == "q" || tie == "k";
+}
 
 bool reads_channels(const Leaf& leaf) {
   return gated(leaf) || ties_channels(leaf) || leaf.term.name == "cope" || leaf.term.name == "txl";
@@ -103,8 +108,9 @@ void follow_channels(const Leaf& source, Leaf& target, const std::vector<HeadMap
   if (source.term.name == "txl" || ties_channels(source))
     for (std::int64_t g = 0; g < source.kv_heads(); ++g)
       if (!map_of(g).identity())
-        refuse(source, target,
-               "it reads the channels of q and k as they are, and the rotation beside it would reorder them");
+        throw Refusal(
+            str("no exact conversion: '", print(source.term),
+                "' reads the channels of q and k as they are, and the rotation beside it would reorder them"));
 }
 
 // --------------------------------------------------------------------------------------------------------------------

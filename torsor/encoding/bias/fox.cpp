@@ -9,6 +9,10 @@
 namespace torsor {
 namespace {
 
+// A gate below e^-65536 is that: nothing survives it in any format, and a running sum past it keeps its digits, which
+// the logarithm of a gate of 0 (often written as a logit of -1e30) would swallow for all later tokens.
+constexpr double kLowestLogGate = -65536;
+
 class Fox : public Encoding {
  public:
   Fox(const Dimensions& dimensions, const std::string& prefix)
@@ -42,7 +46,7 @@ class Fox : public Encoding {
                                        [&](const at::Tensor& x) { return at::matmul(x, weight.t()) + bias; });
     // The logarithm of the gate from its logit: sigmoid would underflow to 0 first. Float64 from here on, as the sums
     // of a long row are large and only their differences count.
-    const at::Tensor log_gate = at::log_sigmoid(logit.to(at::kDouble)).transpose(1, 2);
+    const at::Tensor log_gate = at::log_sigmoid(logit.to(at::kDouble)).clamp_min(kLowestLogGate).transpose(1, 2);
     return {{potential_name_, running_sum(log_gate, question.key, prefix_, state).through}};
   }
 

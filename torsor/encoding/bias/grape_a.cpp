@@ -125,7 +125,9 @@ class GrapeA : public Encoding {
   /// (B, heads, T) from tokens (B, heads, T, D) and a vector a head.
   at::Tensor gate(const Question& question, const at::Tensor& tokens, const std::string& name) const {
     at::Tensor vector = trained(question, name);
-    if (!set_.paper) vector = vector / vector.norm(2, {-1}, true).clamp_min(kShortest);
+    // The length in float64, where no square of a float32 overflows.
+    if (!set_.paper)
+      vector = (vector / vector.to(at::kDouble).norm(2, {-1}, true).clamp_min(kShortest)).to(vector.scalar_type());
     const at::Tensor product = of_tokens(tokens.to(vector.scalar_type()), [&](const at::Tensor& each) {
       return at::matmul(each, vector.unsqueeze(2)).squeeze(3);
     });

@@ -93,8 +93,7 @@ class GrapeAp : public Encoding {
     contract.shift = "exact";
     contract.evict =
         "grape-ap sums over every token between key and query: dropping a row's oldest tokens is exact, dropping "
-        "tokens "
-        "in its middle (sinks) loses their edges";
+        "tokens in its middle (sinks) loses their edges";
     contract.note = set_.variant == Variant::Relative
                         ? "the turned probe of every token is kept; a shift turns it further"
                         : "the turned probe of every token is kept; a shift turns it further and equals a fresh pass "
@@ -168,7 +167,10 @@ class GrapeAp : public Encoding {
     return probes.size(1) == dimensions_.heads ? probes : probes.repeat_interleave(group(), 1);
   }
 
-  static at::Tensor normalised(const at::Tensor& p) { return p * at::rsqrt(p.square().mean({-1}, true) + kEpsilon); }
+  /// In float64, where no square of a float32 overflows.
+  static at::Tensor normalised(const at::Tensor& p) {
+    return p * at::rsqrt(p.to(at::kDouble).square().mean({-1}, true) + kEpsilon).to(p.scalar_type());
+  }
 
   /// Every plane of p (B, heads, T, P) turned by sign * position radians; positions (B|1, T) float64.
   at::Tensor turned(const at::Tensor& p, const at::Tensor& positions, double sign) const {
