@@ -487,8 +487,8 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
 }
 
 std::string verdict(const Law& law) {
-  if (!law.claimed) return "not claimed";
-  return law.holds ? "holds" : "does not hold";
+  if (law.claimed) return law.holds ? "holds" : "does not hold";
+  return law.worst && !law.holds ? "does not hold" : "not claimed";
 }
 
 }  // namespace torsor

@@ -40,7 +40,7 @@ std::vector<Law> check_laws(const LawsRequest& request);
 /// The same for an encoding that was made already.
 std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::uint64_t seed);
 
-/// "holds", "does not hold" or "not claimed".
+/// "holds"; "does not hold", claimed or not; or "not claimed", where nothing was measured or the cases show no error.
 std::string verdict(const Law& law);
 
 }  // namespace torsor
