@@ -12,7 +12,7 @@ namespace {
 struct Cayley : public torch::autograd::Function<Cayley> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& skew) {
     const at::Tensor one = at::eye(skew.size(0), skew.options());
-    const at::Tensor basis = at::linalg_solve(one + skew, one - skew);
+    at::Tensor basis = at::linalg_solve(one + skew, one - skew);
     context->save_for_backward({skew, basis});
     return basis;
   }

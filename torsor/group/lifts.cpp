@@ -8,7 +8,7 @@ namespace {
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kDouble); }
 
-at::Tensor appended(const at::Tensor& x, std::vector<double> more) {
+at::Tensor appended(const at::Tensor& x, const std::vector<double>& more) {
   return at::cat({wide(x), at::tensor(more, at::kDouble)});
 }
 

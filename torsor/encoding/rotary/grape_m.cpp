@@ -31,8 +31,8 @@ double first_entry(std::int64_t row, std::int64_t c, std::int64_t width) {
 
 class GrapeM : public Encoding {
  public:
-  GrapeM(const Dimensions& dimensions, const std::string& prefix, GrapeMSpec spec)
-      : Encoding(dimensions), prefix_(prefix), spec_(std::move(spec)) {}
+  GrapeM(const Dimensions& dimensions, const std::string& prefix, const GrapeMSpec& spec)
+      : Encoding(dimensions), prefix_(prefix), spec_(spec) {}
 
   Traits traits() const override {
     Traits traits;
