@@ -4,37 +4,19 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
 #include <limits>
 #include <map>
 
+#include "tests/golden_grape.h"
 #include "torsor/attention/attend.h"
 #include "torsor/base/json.h"
 
 namespace torsor {
 namespace {
 
-std::string golden_file() {
-  const char* shared = std::getenv("TORSOR_SHARED");
-  return str(shared ? std::string(shared) : str(TORSOR_SOURCE_DIR, "/../shared"), "/golden/golden-grape.json");
-}
-
-/// Nested lists of numbers, "-inf" among them.
 at::Tensor tensor_of(const Json& json) {
-  std::vector<std::int64_t> shape;
-  for (const Json* level = &json; level->is_array(); level = &level->at(0))
-    shape.push_back(static_cast<std::int64_t>(level->size()));
-  std::vector<double> data;
-  const std::function<void(const Json&)> read = [&](const Json& level) {
-    if (level.is_array())
-      for (const Json& one : level) read(one);
-    else
-      data.push_back(level.is_string() ? -std::numeric_limits<double>::infinity() : level.get<double>());
-  };
-  read(json);
-  return at::tensor(data, at::kDouble).view(shape);
+  const NestedNumbers<Json> numbers(json);
+  return at::tensor(numbers.values, at::kDouble).view(numbers.shape);
 }
 
 void expect_near(const at::Tensor& found, const Json& golden, double bound, const std::string& what) {
@@ -107,17 +89,8 @@ at::Tensor logits(Call call, const Way& way) {
   return one.out.detach().to(at::kDouble).log()[0] + one.lse.detach().to(at::kDouble)[0].unsqueeze(2);
 }
 
-class GrapeGolden : public ::testing::Test {
+class GrapeGolden : public GoldenGrapeFile<Json> {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(golden_file())) GTEST_SKIP() << "no " << golden_file() << "; set TORSOR_SHARED";
-    file_ = read_json(golden_file());
-  }
-  const Json& at_id(const std::string& id) const {
-    for (const Json& one : file_.at("cases"))
-      if (one.at("id") == id) return one;
-    throw Error("no golden case " + id);
-  }
   static Call call_of(const Json& inputs) {
     Call call;
     call.q = tensor_of(inputs.at("q")), call.k = tensor_of(inputs.at("k")), call.v = tensor_of(inputs.at("v"));
@@ -132,9 +105,6 @@ class GrapeGolden : public ::testing::Test {
     for (const char* name : {"q", "k", "v"})
       expect_near(found.gradient.at(name), outputs.at(std::string(prefix) + name), tolerance, name);
   }
-
- private:
-  Json file_;
 };
 
 TEST_F(GrapeGolden, Fox) {

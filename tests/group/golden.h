@@ -4,36 +4,20 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
-#include <vector>
+
+#include "tests/golden_grape.h"
 
 namespace torsor::group {
 
 using Json = nlohmann::json;
 
-inline std::string golden_file() {
-  const char* shared = std::getenv("TORSOR_SHARED");
-  return (shared ? std::string(shared) : std::string(TORSOR_SOURCE_DIR) + "/../shared") + "/golden/golden-grape.json";
-}
-
-/// Nested lists of numbers.
 inline at::Tensor tensor_of(const Json& json) {
-  std::vector<std::int64_t> shape;
-  for (const Json* level = &json; level->is_array(); level = &level->at(0))
-    shape.push_back(static_cast<std::int64_t>(level->size()));
-  std::vector<double> values;
-  const std::function<void(const Json&)> read = [&](const Json& level) {
-    if (!level.is_array()) return values.push_back(level.get<double>());
-    for (const Json& one : level) read(one);
-  };
-  read(json);
-  return at::tensor(values, at::kDouble).view(shape);
+  const NestedNumbers<Json> numbers(json);
+  return at::tensor(numbers.values, at::kDouble).view(numbers.shape);
 }
 
 inline double largest_error(const at::Tensor& found, const at::Tensor& wanted) {
@@ -42,20 +26,9 @@ inline double largest_error(const at::Tensor& found, const at::Tensor& wanted) {
   return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
 }
 
-class Golden : public ::testing::Test {
+class Golden : public GoldenGrapeFile<Json> {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(golden_file())) GTEST_SKIP() << "no " << golden_file() << "; set TORSOR_SHARED";
-    std::ifstream(golden_file()) >> file_;
-  }
-  const Json& at(const std::string& id) const {
-    for (const Json& one : file_.at("cases"))
-      if (one.at("id") == id) return one;
-    throw std::runtime_error("no golden case " + id);
-  }
-
- private:
-  Json file_;
+  const Json& at(const std::string& id) const { return at_id(id); }
 };
 
 /// One case, in one dtype of the data.

@@ -7,16 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "tests/golden_grape.h"
 #include "tests/kernel/call.h"
 #include "tests/kernel/targets.h"
 
@@ -27,43 +23,18 @@ using Json = nlohmann::json;
 
 constexpr double tolerance = 1e-5;
 
-std::string golden_file() {
-  const char* shared = std::getenv("TORSOR_SHARED");
-  return (shared ? std::string(shared) : std::string(TORSOR_SOURCE_DIR) + "/../shared") + "/golden/golden-grape.json";
-}
-
-class GoldenGrape : public ::testing::Test {
+class GoldenGrape : public GoldenGrapeFile<Json> {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(golden_file())) GTEST_SKIP() << "no " << golden_file() << "; set TORSOR_SHARED";
-    std::ifstream(golden_file()) >> file_;
-  }
-  const Json& at(const std::string& id) const {
-    for (const Json& one : file_.at("cases"))
-      if (one.at("id") == id) return one;
-    throw std::runtime_error("no golden case " + id);
-  }
-
- private:
-  Json file_;
+  const Json& at(const std::string& id) const { return at_id(id); }
 };
 
 /// Nested lists, the last axes of a tensor; axes in front are 1. What is hidden is "-inf".
 Tensor tensor_of(const Json& json) {
-  std::vector<std::int64_t> extent;
-  for (const Json* level = &json; level->is_array(); level = &level->at(0))
-    extent.push_back(static_cast<std::int64_t>(level->size()));
+  NestedNumbers<Json> numbers(json);
+  std::vector<std::int64_t>& extent = numbers.shape;
   while (extent.size() < 4) extent.insert(extent.begin(), 1);
   Tensor tensor(extent[0], extent[1], extent[2], extent[3]);
-  std::size_t n = 0;
-  const std::function<void(const Json&)> read = [&](const Json& level) {
-    if (level.is_array()) {
-      for (const Json& one : level) read(one);
-    } else {
-      tensor.data[n++] = level.is_string() ? -std::numeric_limits<double>::infinity() : level.get<double>();
-    }
-  };
-  read(json);
+  for (std::size_t n = 0; n < numbers.values.size(); ++n) tensor.data[n] = numbers.values[n];
   return tensor;
 }
 

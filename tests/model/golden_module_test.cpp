@@ -4,55 +4,26 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
 #include <limits>
 #include <map>
 
+#include "tests/golden_grape.h"
 #include "torsor/model/attention_layer.h"
 #include "torsor/model/kv_shift.h"
 
 namespace torsor {
 namespace {
 
-std::string golden_file() {
-  const char* shared = std::getenv("TORSOR_SHARED");
-  return str(shared ? std::string(shared) : str(TORSOR_SOURCE_DIR, "/../shared"), "/golden/golden-grape.json");
-}
-
 at::Tensor tensor_of(const Json& json) {
-  std::vector<std::int64_t> shape;
-  for (const Json* level = &json; level->is_array(); level = &level->at(0))
-    shape.push_back(static_cast<std::int64_t>(level->size()));
-  std::vector<double> data;
-  const std::function<void(const Json&)> read = [&](const Json& level) {
-    if (!level.is_array()) return data.push_back(level.get<double>());
-    for (const Json& one : level) read(one);
-  };
-  read(json);
-  return at::tensor(data, at::kDouble).view(shape);
+  const NestedNumbers<Json> numbers(json);
+  return at::tensor(numbers.values, at::kDouble).view(numbers.shape);
 }
 
 double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.detach().to(at::kDouble) - b.detach().to(at::kDouble).view(a.sizes())).abs().max().item<double>();
 }
 
-class GoldenModule : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(golden_file())) GTEST_SKIP() << "no " << golden_file() << "; set TORSOR_SHARED";
-    file_ = read_json(golden_file());
-  }
-  const Json& at_id(const std::string& id) const {
-    for (const Json& one : file_.at("cases"))
-      if (one.at("id") == id) return one;
-    throw Error("no golden case " + id);
-  }
-
- private:
-  Json file_;
-};
+using GoldenModule = GoldenGrapeFile<Json>;
 
 struct Kind {
   const char* name;                            ///< of the released module

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "tests/model/tokens.h"
 #include "torsor/model/decoder.h"
 #include "torsor/model/generate.h"
 
@@ -31,22 +32,6 @@ const std::vector<std::string>& expressions() {
       "none", "rope", "alibi", "fox", "grape-a(gate=qk)", "grape-ap", "rope + grape-ap(tie=k)", "layers(rope, fox)"};
   return all;
 }
-
-at::Tensor random_tokens(std::int64_t rows, std::int64_t count) {
-  at::Tensor tokens = at::empty({rows, count}, at::kLong);
-  std::int64_t value = 7;
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t t = 0; t < count; ++t) tokens[r][t] = value = (value * 31 + 11 * r + t) % 50;
-  return tokens;
-}
-
-TokenBatch batch_of(const at::Tensor& tokens) {
-  TokenBatch batch;
-  batch.tokens = tokens;
-  return batch;
-}
-
-double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 TEST(KvShift, StepsAndChunksEqualTheFullPass) {
   at::NoGradGuard no_grad;
