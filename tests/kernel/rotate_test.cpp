@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -101,6 +102,84 @@ void check(const Shape& s, Element element, bool back, double tolerance) {
         for (std::size_t c = 0; c < expected.size(); ++c)
           ASSERT_NEAR(static_cast<double>(widen(to[c])), expected[c], tolerance * (1 + std::abs(expected[c])))
               << "batch " << b << ", head " << h << ", token " << t << ", channel " << c;
+      }
+}
+
+/// d cosine = Re(x conj g) and d sine = Im(conj x g), summed over the heads that share a row, from complex numbers in
+/// float64.
+template <class T, class Wide>
+void check_tables(const Shape& s, Element element, bool back, bool one_row, double tolerance) {
+  SCOPED_TRACE(describe(s) + (back ? ", back" : "") + (one_row ? ", one row" : ""));
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  const std::int64_t planes = s.width / 2, rows = one_row ? 1 : (s.last_head - s.first_head) / s.heads_a_row;
+  const auto count = static_cast<std::size_t>(s.batch * s.heads * s.tokens * s.channels);
+  std::vector<T> x(count), g(count);
+  for (T& value : x) narrow(static_cast<Wide>(normal(random)), value);
+  for (T& value : g) narrow(static_cast<Wide>(normal(random)), value);
+  const auto entries = static_cast<std::size_t>(s.batch * rows * s.tokens * planes);
+  std::vector<Wide> cosine(entries + 1, Wide{77}), sine(entries + 1, Wide{77});  // what stood there is overwritten
+
+  Rotation r;
+  r.element = element;
+  r.x = x.data();
+  r.sizes = {s.batch, s.heads, s.tokens};
+  r.channels = s.channels;
+  r.x_strides = {s.tokens * s.heads * s.channels, s.channels, s.heads * s.channels};
+  r.heads_a_row = s.heads_a_row;
+  r.first_head = s.first_head;
+  r.last_head = s.last_head;
+  r.offset = s.offset;
+  r.width = s.width;
+  r.blocks = s.blocks;
+  r.interleaved = s.interleaved;
+  r.back = back;
+  TableGradients to;
+  to.gradient = g.data();
+  to.gradient_strides = {s.tokens * s.heads * s.channels, s.tokens * s.channels, s.channels};
+  to.rows = rows;
+  to.cosine = cosine.data();
+  to.sine = sine.data();
+  const std::int64_t all = s.batch * s.tokens;
+  rotate_tables_back(r, to, 0, all / 2);
+  rotate_tables_back(r, to, all / 2, all);
+
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t t = 0; t < s.tokens; ++t)
+        for (std::int64_t plane = 0; plane < planes; ++plane) {
+          const std::int64_t each = planes / s.blocks, block = plane / each, place = plane % each;
+          const std::int64_t start = s.offset + block * 2 * each;
+          const std::int64_t one = s.interleaved ? start + 2 * place : start + place;
+          const std::int64_t two = s.interleaved ? one + 1 : one + each;
+          std::complex<double> sum = 0;
+          for (std::int64_t h = s.first_head; h < s.last_head; ++h) {
+            if (!one_row && (h - s.first_head) / s.heads_a_row != row) continue;
+            const auto number = [&](const std::vector<T>& of, std::int64_t c,
+                                    const std::array<std::int64_t, 3>& strides) {
+              return static_cast<double>(
+                  widen(of[static_cast<std::size_t>(b * strides[0] + h * strides[1] + t * strides[2] + c)]));
+            };
+            const std::complex<double> of_x(number(x, one, r.x_strides), number(x, two, r.x_strides));
+            const std::complex<double> of_g(number(g, one, to.gradient_strides), number(g, two, to.gradient_strides));
+            sum += std::conj(of_x) * of_g;
+          }
+          const auto entry = static_cast<std::size_t>(((b * rows + row) * s.tokens + t) * planes + plane);
+          const double size = 1 + static_cast<double>(s.heads);
+          ASSERT_NEAR(static_cast<double>(cosine[entry]), sum.real(), tolerance * size);
+          ASSERT_NEAR(static_cast<double>(sine[entry]), back ? -sum.imag() : sum.imag(), tolerance * size);
+        }
+  EXPECT_EQ(cosine[entries], Wide{77});
+  EXPECT_EQ(sine[entries], Wide{77});
+}
+
+TEST(Rotate, TablesHaveGradients) {
+  for (const Shape& shape : shapes)
+    for (const bool back : {false, true})
+      for (const bool one_row : {false, true}) {
+        check_tables<float, float>(shape, Element::Float32, back, one_row, 2e-6);
+        check_tables<double, double>(shape, Element::Float64, back, one_row, 1e-14);
+        check_tables<BFloat16, float>(shape, Element::BFloat16, back, one_row, 2e-6);  // products of what was rounded
       }
 }
 

@@ -78,7 +78,7 @@ at::Tensor computed(const Json& inputs, const Kind& kind, const Leaves& leaves) 
     for (const auto& [name, ours] : kind.tensors)
       if (ours == info.name) weights.position[info.name] = leaves.at(name).view(info.shape);
   const at::Tensor x = leaves.at("x").unsqueeze(0);
-  return attention_layer(config, weights, *encoding, 0, x, {}, {}, nullptr, x.scalar_type())[0];
+  return attention_layer(config, weights, *encoding, 0, x, {}, {}, nullptr, x.scalar_type()).mixed[0];
 }
 
 /// The released GRAPE-AP module written out, with the epsilon beside the mean square of a probe given: the released
@@ -221,8 +221,9 @@ TEST_F(GoldenModule, QkNormBeforeAndAfterTheRotation) {
     weights.q_norm = weights.k_norm = weight;
     AttendOptions options;
     options.positions = at::tensor({origin, origin + 3}, at::kDouble).view({1, 2, 1});
-    const double share =
-        attention_layer(config, weights, *encoding, 0, x, options, {}, nullptr, at::kDouble)[0][1][0].item<double>();
+    const double share = attention_layer(config, weights, *encoding, 0, x, options, {}, nullptr, at::kDouble)
+                             .mixed[0][1][0]
+                             .item<double>();
     return std::log(share) - std::log1p(-share);  // the query's own key is zero, and so is its logit
   };
   const std::vector<double> origins = inputs.at("origins").get<std::vector<double>>();

@@ -217,7 +217,7 @@ Question arrival_question(const at::Tensor& q, const at::Tensor& k, const at::Te
   question.query = question.key = sides.key;
   question.causal = options.causal;
   question.named = &options.named;
-  question.state = options.state;
+  question.state = without(options.state, sides.absent_keys, 2);
   return question;
 }
 
@@ -236,8 +236,17 @@ Question query_question(const at::Tensor& q, const Sides& sides, const NamedTens
   question.causal = options.causal;
   question.named = &options.named;
   question.kept = &kept;
-  question.state = options.state;
+  question.state = without(options.state, sides.absent_queries, 2);
   return question;
+}
+
+Question layer_question(const AttendOptions& options, std::int64_t batch, std::int64_t tokens, const Encoding& encoding,
+                        const at::TensorOptions& kind) {
+  const Dimensions& d = encoding.dimensions();
+  AttendOptions own = options;
+  own.query_positions = own.query_documents = own.key_lengths = own.query_offsets = at::Tensor();
+  const at::Tensor none = at::empty({batch, d.heads, tokens, 0}, kind);
+  return arrival_question(none, none, none, resolve_sides(none, none, own, encoding.traits()), options);
 }
 
 at::Tensor move_keys(const at::Tensor& keys, const Encoding& encoding, const Question& question,
@@ -250,7 +259,9 @@ CoreInput ask_for_core(const Encoding& encoding, const Question& question, const
   CoreInput input;
   input.q = move(question.q, encoding.moves(question, Role::Query), Role::Query, encoding, options);
   input.k = moved_keys;
-  input.v = values;
+  // Keys that turned a query head each have values that did not.
+  const bool widened = moved_keys.size(1) != values.size(1);
+  input.v = widened ? values.repeat_interleave(moved_keys.size(1) / values.size(1), 1) : values;
   input.scale = question.scale;
   input.logit_scales = encoding.logit_scales(question);
   if (!options.scale) add_softmax_factors(input.logit_scales, encoding, question);

@@ -89,6 +89,12 @@ Question arrival_question(const at::Tensor& q, const at::Tensor& k, const at::Te
 Question query_question(const at::Tensor& q, const Sides& sides, const NamedTensors& kept, const Encoding& encoding,
                         const AttendOptions& options);
 
+/// The question that after_layer() is asked about `tokens` tokens a row, whose positions, documents and state `options`
+/// brings. Its q and k hold no channel: they only say the dtype and device of the call (`kind`). It points into
+/// `options`.
+Question layer_question(const AttendOptions& options, std::int64_t batch, std::int64_t tokens, const Encoding& encoding,
+                        const at::TensorOptions& kind);
+
 /// The keys of `question` after the encoding's moves and options.after_moves.
 at::Tensor move_keys(const at::Tensor& keys, const Encoding& encoding, const Question& question,
                      const AttendOptions& options);

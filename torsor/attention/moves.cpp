@@ -4,6 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <functional>
+#include <tuple>
+#include <utility>
+
 #include "torsor/attention/plain.h"
 #include "torsor/group/mixture.h"
 #include "torsor/group/planes.h"
@@ -85,63 +89,125 @@ kernel::Rotation rotation_of(const Planes& planes, Role role, std::int64_t group
   return rotation;
 }
 
-/// Carries out `rotation` in one pass over x. Fixed tables: their gradients are not asked for.
+using Strides = std::array<std::int64_t, 3>;
+
+/// Of batch, heads and tokens; 0 where one entry serves all.
+Strides leading_strides(const at::Tensor& tensor) {
+  const auto of = [&](std::int64_t axis) { return tensor.size(axis) == 1 ? 0 : tensor.stride(axis); };
+  return {of(0), of(1), of(2)};
+}
+
+at::Tensor with_dense_channels(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+/// Rows of tokens, so that a task is worth its start.
+void for_rows(const at::Tensor& x, const std::function<void(std::int64_t first, std::int64_t last)>& work) {
+  const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, x.size(1) * x.size(3)));
+  at::parallel_for(0, x.size(0) * x.size(2), grain, work);
+}
+
+/// Carries out `rotation` in one pass over x, and one over its gradient. The tables (B|1, rows|1, T, planes) lie alike
+/// in memory.
 struct FusedTurn : public torch::autograd::Function<FusedTurn> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cosine,
                             const at::Tensor& sine, kernel::Rotation rotation) {
-    context->save_for_backward({cosine, sine});
+    const bool trained = cosine.requires_grad() || sine.requires_grad();
+    context->save_for_backward({trained ? x : at::Tensor(), cosine, sine});
     context->saved_data["rotation"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(rotation));
-    const at::Tensor input = x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+    const at::Tensor input = with_dense_channels(x);
     at::Tensor out = at::empty_like(input);  // dense, in the order of x, so its gradient needs no copy
-    const auto strides = [](const at::Tensor& tensor) {
-      const auto of = [&](std::int64_t axis) { return tensor.size(axis) == 1 ? 0 : tensor.stride(axis); };
-      return std::array<std::int64_t, 3>{of(0), of(1), of(2)};
-    };
-    rotation.element = element_of(x.scalar_type());
-    rotation.x = input.const_data_ptr();
+    fill_in(rotation, input);
     rotation.out = out.data_ptr();
-    rotation.sizes = {x.size(0), x.size(1), x.size(2)};
-    rotation.channels = x.size(3);
-    rotation.x_strides = strides(input);
-    rotation.out_strides = strides(out);
+    rotation.out_strides = leading_strides(out);
     rotation.cosine = cosine.const_data_ptr();
     rotation.sine = sine.const_data_ptr();
-    rotation.table_strides = strides(cosine);
-    const std::int64_t rows = x.size(0) * x.size(2);
-    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, x.size(1) * x.size(3)));
-    at::parallel_for(0, rows, grain,
-                     [&](std::int64_t first, std::int64_t last) { kernel::rotate(rotation, first, last); });
+    rotation.table_strides = leading_strides(cosine);
+    for_rows(x, [&](std::int64_t first, std::int64_t last) { kernel::rotate(rotation, first, last); });
     return out;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &cosine = saved[1], &sine = saved[2], &g = gradients[0];
     kernel::Rotation rotation = static_cast<Held*>(context->saved_data["rotation"].toCapsule().get())->rotation;
+    torch::autograd::variable_list answer(4);
+    if (x.defined() && (context->needs_input_grad(1) || context->needs_input_grad(2))) {
+      std::tie(answer[1], answer[2]) =
+          at::GradMode::is_enabled() ? differentiable(x, g, rotation, cosine) : of_tables(x, g, rotation, cosine);
+    }
     rotation.back = !rotation.back;
-    return {FusedTurn::apply(gradients[0], saved[0], saved[1], rotation), at::Tensor(), at::Tensor(), at::Tensor()};
+    if (context->needs_input_grad(0)) answer[0] = FusedTurn::apply(g, cosine, sine, rotation);
+    return answer;
   }
 
   struct Held : public torch::CustomClassHolder {
     explicit Held(const kernel::Rotation& held) : rotation(held) {}
     kernel::Rotation rotation;
   };
+
+ private:
+  static void fill_in(kernel::Rotation& rotation, const at::Tensor& x) {
+    rotation.element = element_of(x.scalar_type());
+    rotation.x = x.const_data_ptr();
+    rotation.sizes = {x.size(0), x.size(1), x.size(2)};
+    rotation.channels = x.size(3);
+    rotation.x_strides = leading_strides(x);
+  }
+
+  static std::pair<at::Tensor, at::Tensor> of_tables(const at::Tensor& x, const at::Tensor& g,
+                                                     kernel::Rotation rotation, const at::Tensor& table) {
+    const at::Tensor input = with_dense_channels(x), upstream = with_dense_channels(g);
+    fill_in(rotation, input);
+    kernel::TableGradients to;
+    to.gradient = upstream.const_data_ptr();
+    to.gradient_strides = leading_strides(upstream);
+    to.rows = table.size(1);
+    const at::Tensor cosine = at::empty({x.size(0), to.rows, x.size(2), table.size(3)}, table.options());
+    const at::Tensor sine = at::empty_like(cosine);
+    to.cosine = cosine.data_ptr();
+    to.sine = sine.data_ptr();
+    for_rows(x, [&](std::int64_t first, std::int64_t last) { kernel::rotate_tables_back(rotation, to, first, last); });
+    return {cosine.sum_to_size(table.sizes()), sine.sum_to_size(table.sizes())};
+  }
+
+  /// For a gradient of the gradient: the same through plain operations.
+  static std::pair<at::Tensor, at::Tensor> differentiable(const at::Tensor& x, const at::Tensor& g,
+                                                          const kernel::Rotation& r, const at::Tensor& table) {
+    const Layout layout = r.interleaved ? Layout::Interleaved : Layout::Half;
+    const auto planes = [&](const at::Tensor& tensor) {
+      return split_planes(tensor.narrow(1, r.first_head, r.last_head - r.first_head)
+                              .narrow(3, r.offset, r.width)
+                              .to(table.scalar_type())
+                              .unflatten(1, {table.size(1), -1}),
+                          layout, r.blocks);
+    };
+    const PlaneView of_x = planes(x), of_g = planes(g);
+    const auto summed = [&](const at::Tensor& shares) { return shares.sum(2).flatten(-2).sum_to_size(table.sizes()); };
+    const at::Tensor sine = summed(of_x.a * of_g.b - of_x.b * of_g.a);
+    return {summed(of_x.a * of_g.a + of_x.b * of_g.b), r.back ? sine.neg() : sine};
+  }
 };
 
-/// Whether one pass serves: memory that kernels read, tables that are not trained, and an arithmetic that is the
-/// kernel's (in float32 and float64 the order of Hugging Face is the same; in bfloat16 it rounds in between).
+/// Whether one pass serves: memory that kernels read, and an arithmetic that is the kernel's (in float32 and float64
+/// the order of Hugging Face is the same; in bfloat16 it rounds in between).
 bool fused_turn_applies(const at::Tensor& x, const Planes& planes, Precision precision) {
-  const bool trained = at::GradMode::is_enabled() && (planes.cosine.requires_grad() || planes.sine.requires_grad());
-  return !trained && is_plain(x) && is_plain(planes.cosine) && is_plain(planes.sine) && x.size(3) > 0 &&
+  return is_plain(x) && is_plain(planes.cosine) && is_plain(planes.sine) && x.size(3) > 0 &&
          (precision == Precision::Exact || x.scalar_type() != at::kBFloat16);
 }
 
 at::Tensor fused_turn(const at::Tensor& x, const Planes& planes, Role role, std::int64_t group) {
   const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto table = [&](const at::Tensor& given) {
-    return given.detach().to(wide).expand({-1, -1, x.size(2), planes.width / 2}).contiguous();
+    return given.to(wide).expand({-1, -1, x.size(2), planes.width / 2});
   };
-  return FusedTurn::apply(x, table(planes.cosine), table(planes.sine), rotation_of(planes, role, group));
+  at::Tensor cosine = table(planes.cosine), sine = table(planes.sine);
+  // Columns of one tensor (a position state) are read where they are.
+  const bool alike = cosine.stride(3) == 1 && sine.stride(3) == 1 && cosine.sizes() == sine.sizes() &&
+                     cosine.strides() == sine.strides();
+  if (!alike) cosine = cosine.contiguous(), sine = sine.contiguous();
+  return FusedTurn::apply(x, cosine, sine, rotation_of(planes, role, group));
 }
 
 /// float32 at least, rounded once to the dtype of x.
@@ -158,6 +224,10 @@ struct Mover {
   Precision precision;
 
   HeadRange range(const HeadRange& heads) const { return side_range(heads, role, group); }
+  /// G rows for the heads of this side; of queries, neighbouring heads share one.
+  at::Tensor for_heads(const at::Tensor& table) const {
+    return table.size(1) != 1 && role == Role::Query && group != 1 ? table.repeat_interleave(group, 1) : table;
+  }
   template <class Change>
   at::Tensor whole_width(const HeadRange& heads, Change change) const {
     return change_span(x, range(heads), 0, x.size(3), change);
@@ -173,6 +243,23 @@ struct Mover {
     if (fused_turn_applies(x, planes, precision)) return fused_turn(x, planes, role, group);
     return change_span(x, range(planes.heads), planes.offset, planes.width,
                        [&](const at::Tensor& own) { return turn_span(own, planes, role, group, precision); });
+  }
+
+  at::Tensor operator()(const Widen&) const {
+    return role == Role::Key && group != 1 ? x.repeat_interleave(group, 1) : x;
+  }
+
+  at::Tensor operator()(const PairBlocks& pairs) const {
+    return change_span(x, range(pairs.heads), pairs.offset, pairs.width, [&](const at::Tensor& own) {
+      return in_wide(own, [&](const at::Tensor& wide) {
+        const PlaneView planes = split_planes(wide, pairs.layout, pairs.blocks);
+        const at::Tensor block = for_heads(pairs.block.to(wide.scalar_type()));
+        const auto row = [&](const at::Tensor& channel, std::int64_t index) {
+          return channel.flatten(-2).unsqueeze(-1) * block.select(-2, index);  // (B, H, T, planes, R)
+        };
+        return (row(planes.a, 0) + row(planes.b, 1)).flatten(-2);
+      });
+    });
   }
 
   at::Tensor operator()(const RankTurn& turn) const {
@@ -201,7 +288,10 @@ struct Mover {
 at::Tensor apply_moves(const at::Tensor& x, const std::vector<Move>& moves, Role role, std::int64_t group,
                        Precision precision) {
   at::Tensor moved = x;
-  for (const Move& move : moves) moved = std::visit(Mover{moved, role, group, precision}, move);
+  for (const Move& move : moves) {
+    moved = std::visit(Mover{moved, role, group, precision}, move);
+    if (std::holds_alternative<Widen>(move)) group = 1;
+  }
   return moved;
 }
 

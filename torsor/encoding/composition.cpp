@@ -43,6 +43,8 @@ class Parts : public Encoding {
       all.relative &= one.relative;
       all.length_dependent |= one.length_dependent;
       all.content |= one.content;
+      all.carries |= one.carries;
+      if (all.whole.empty()) all.whole = one.whole;
       all.axes = std::max(all.axes, one.axes);
       all.forms.insert(all.forms.end(), one.forms.begin(), one.forms.end());
     }
@@ -126,17 +128,29 @@ class Parts : public Encoding {
     return all;
   }
 
+  // At most one part carries: make_sum and make_heads see to it.
   std::optional<Carried> carried(const Question& question) const override {
-    for (const Part& part : parts_)
-      if (std::optional<Carried> one = part.encoding->carried(view(question, part))) return one;
+    for (const Part& part : parts_) {
+      std::optional<Carried> one = part.encoding->carried(view(question, part));
+      if (!one) continue;
+      const std::int64_t heads = one->values.size(1), own = part.encoding->dimensions().heads;
+      if (whole(part) || heads == 1) return one;
+      // Heads of other parts carry nothing.
+      const std::int64_t share = own / heads, before = part.first_head / share;
+      one->values = at::constant_pad_nd(one->values, {0, 0, 0, 0, before, dimensions_.heads / share - before - heads});
+      return one;
+    }
     return std::nullopt;
   }
 
   at::Tensor after_layer(const Question& question, const at::Tensor& averages,
                          const at::Tensor& mlp_output) const override {
     for (const Part& part : parts_) {
-      at::Tensor state = part.encoding->after_layer(view(question, part), averages, mlp_output);
-      if (state.defined()) return state;
+      if (!part.encoding->traits().carries) continue;
+      const bool narrow = averages.defined() && !whole(part);
+      return part.encoding->after_layer(
+          view(question, part),
+          narrow ? averages.narrow(1, part.first_head, part.encoding->dimensions().heads) : averages, mlp_output);
     }
     return {};
   }
@@ -348,6 +362,12 @@ void refuse_shared_planes(const std::vector<EncodingPointer>& parts) {
   }
 }
 
+void refuse_two_carriers(const std::vector<EncodingPointer>& parts) {
+  const auto carries = [](const EncodingPointer& part) { return part->traits().carries; };
+  if (std::count_if(parts.begin(), parts.end(), carries) > 1)
+    throw UsageError("two terms carry a position state from layer to layer: one model has one, so one term may");
+}
+
 }  // namespace
 
 double Encoding::define_product(const PlainPair& pair, const PlainParameters&) const {
@@ -365,6 +385,7 @@ bool Encoding::frequencies_change(double from, double to) const {
 EncodingPointer make_sum(std::vector<EncodingPointer> parts, const Dimensions& dimensions) {
   if (parts.size() == 1) return parts.front();
   refuse_shared_planes(parts);
+  refuse_two_carriers(parts);
   std::vector<Parts::Part> all;
   for (EncodingPointer& part : parts) all.push_back({std::move(part), 0});
   return std::make_shared<Parts>(dimensions, std::move(all));
@@ -382,6 +403,9 @@ Dimensions part_dimensions(const Dimensions& whole, std::int64_t count) {
 }
 
 EncodingPointer make_heads(std::vector<EncodingPointer> parts, const Dimensions& dimensions) {
+  refuse_two_carriers(parts);
+  for (const EncodingPointer& part : parts)
+    if (const std::string why = part->traits().whole; !why.empty()) throw UsageError("heads: " + why);
   std::vector<Parts::Part> all;
   std::int64_t first = 0;
   for (EncodingPointer& part : parts) {

@@ -119,7 +119,9 @@ struct Traits {
   bool relative = true;            ///< unchanged when all positions move by the same amount
   bool length_dependent = false;   ///< frequencies depend on the length of the sequence
   bool content = false;            ///< reads q, k, v or x
+  bool carries = false;            ///< answers question 5: a position state goes from layer to layer
   std::int64_t axes = 1;           ///< axes that the positions must have
+  std::string whole;               ///< why it cannot be a part of a head mixture; empty = it can
   std::vector<std::string> forms;  ///< bias forms that it lowers to
 };
 
@@ -206,7 +208,9 @@ class Encoding {
 
   /// 5. Values that attention averages along, and the state after the layer (run after the MLP).
   virtual std::optional<Carried> carried(const Question&) const { return std::nullopt; }
-  /// `averages` (B, Hq, T, Dw), `mlp_output` (B, T, C). Returns the next state; undefined = no state.
+  /// `averages` (B, Hq, T, Dw) of the carried values, undefined where nothing was carried; `mlp_output` (B, T, C)
+  /// before it is added to the residual stream. The question is about all tokens of the call and brings its state,
+  /// query. positions and the parameters. Returns the next state; undefined = it stays as it is.
   virtual at::Tensor after_layer(const Question&, const at::Tensor& /*averages*/,
                                  const at::Tensor& /*mlp_output*/) const {
     return {};

@@ -76,7 +76,25 @@ struct Basis {
   at::Tensor matrix;  ///< (G, D, D) float64; G = 1 or the *key heads* of the range
 };
 
-using Move = std::variant<AddedVector, Planes, RankTurn, Basis>;
+/// Every key head once for each query head that reads it, so that later moves of the same list may move these apart;
+/// queries stay. Where a later answer speaks of key heads, it means one a query head.
+struct Widen {
+  HeadRange heads;  ///< all of them
+};
+
+/// Every plane's pair of channels, as a row, times a block of its own token: (x_a, x_b) E, R numbers a plane, so that
+/// the width of the span becomes planes * R. With E = [[cos, sin], [-sin, cos]] it is Planes, in another order of
+/// channels; an E that reflects or has R > 2 columns is not (TAPE's general form, arXiv:2501.00712).
+struct PairBlocks {
+  HeadRange heads;  ///< all of them where R is not 2: heads of one tensor are equally wide
+  Layout layout = Layout::Half;
+  std::int64_t offset = 0;
+  std::int64_t width = 0;
+  std::int64_t blocks = 1;
+  at::Tensor block;  ///< (B|1, G, T, planes, 2, R); G as in Planes
+};
+
+using Move = std::variant<AddedVector, Planes, RankTurn, Basis, Widen, PairBlocks>;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // What scales the logit

@@ -30,5 +30,6 @@ NameInfo fox_name();
 NameInfo grape_a_name();
 NameInfo grape_ap_name();
 NameInfo grape_m_name();
+NameInfo tape_name();
 
 }  // namespace torsor

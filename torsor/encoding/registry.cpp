@@ -301,11 +301,11 @@ class Maker {
 
 std::vector<NameInfo> all_names() {
   std::vector<NameInfo> names = {
-      none_name(),     sinusoidal_name(), learned_name(),      rope_name(),         xpos_name(),
-      linear_name(),   ntk_name(),        ntk_by_parts_name(), dynamic_name(),      yarn_name(),
-      longrope_name(), llama3_name(),     logn_name(),         llama4_scale_name(), alibi_name(),
-      t5_name(),       kerple_name(),     sandwich_name(),     fire_name(),         cope_name(),
-      txl_name(),      fox_name(),        grape_a_name(),      grape_ap_name(),     grape_m_name(),
+      none_name(),    sinusoidal_name(),   learned_name(), rope_name(), xpos_name(),     linear_name(),
+      ntk_name(),     ntk_by_parts_name(), dynamic_name(), yarn_name(), longrope_name(), llama3_name(),
+      logn_name(),    llama4_scale_name(), alibi_name(),   t5_name(),   kerple_name(),   sandwich_name(),
+      fire_name(),    cope_name(),         txl_name(),     fox_name(),  grape_a_name(),  grape_ap_name(),
+      grape_m_name(), tape_name(),
   };
   NameInfo heads;
   heads.name = "heads";

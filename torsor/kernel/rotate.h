@@ -34,4 +34,17 @@ struct Rotation {
 /// Rows [first, last) of the batch * tokens rows, batch slowest. Nothing is checked.
 void rotate(const Rotation& rotation, std::int64_t first, std::int64_t last);
 
+/// The gradients of the tables where rotation.x was turned and `gradient` (as x, with strides of its own) came back:
+///   d cosine = x_a g_a + x_b g_b,   d sine = x_a g_b - x_b g_a   (of the conjugate: its negative)
+/// summed over the heads that share a row, in float32 (float64 for Float64). `cosine` and `sine` (batch, `rows`,
+/// tokens, planes), dense; rotation.out, its strides and the tables are not read.
+struct TableGradients {
+  const void* gradient = nullptr;
+  std::array<std::int64_t, 3> gradient_strides;
+  std::int64_t rows = 1;
+  void* cosine = nullptr;
+  void* sine = nullptr;
+};
+void rotate_tables_back(const Rotation& rotation, const TableGradients& to, std::int64_t first, std::int64_t last);
+
 }  // namespace torsor::kernel

@@ -9,9 +9,9 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType
   return at::linear(x.to(dtype), weight.to(dtype));
 }
 
-at::Tensor attention_layer(const ModelConfig& config, const AttentionWeights& weights, const Encoding& encoding,
-                           std::int64_t layer, const at::Tensor& x, const AttendOptions& given,
-                           const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) {
+AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeights& weights, const Encoding& encoding,
+                                std::int64_t layer, const at::Tensor& x, const AttendOptions& given,
+                                const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) {
   const std::int64_t batch = x.size(0), tokens = x.size(1);
   const auto heads = [&](const at::Tensor& weight, std::int64_t count) {
     return project(x, weight, dtype).view({batch, tokens, count, config.head_dim}).transpose(1, 2);
@@ -39,9 +39,9 @@ at::Tensor attention_layer(const ModelConfig& config, const AttentionWeights& we
       return rms_norm(moved, weight.to(moved.scalar_type()), config.norm_eps);
     };
   }
-  const at::Tensor mixed = cache ? cache->attend(q, k, v, options, counts).out : attend(q, k, v, encoding, options);
+  const Attended attended = cache ? cache->attend(q, k, v, options, counts) : attend_full(q, k, v, encoding, options);
   if (cache && config.kv_shift) cache->remember(layer, shifted.newest, counts);
-  return project(mixed.transpose(1, 2).reshape({batch, tokens, -1}), weights.o, dtype);
+  return {project(attended.out.transpose(1, 2).reshape({batch, tokens, -1}), weights.o, dtype), attended.averages};
 }
 
 }  // namespace torsor

@@ -18,12 +18,18 @@ struct AttentionWeights {
   NamedTensors position;        ///< the encoding's
 };
 
+/// What a block's attention gives.
+struct AttentionOutput {
+  at::Tensor mixed;     ///< (B, T, C), projected back
+  at::Tensor averages;  ///< (B, Hq, T, Dw) of what the encoding carries along; undefined where nothing is
+};
+
 /// Projects x (B, T, C), the block's normalised input, shifts keys and values where the model does, attends with the
-/// encoding and projects back: (B, T, C). `options` brings positions, documents and the number of layers; `counts` (B)
-/// and `cache` as in KvCache::attend. `dtype` is that of the projections.
-at::Tensor attention_layer(const ModelConfig& config, const AttentionWeights& weights, const Encoding& encoding,
-                           std::int64_t layer, const at::Tensor& x, const AttendOptions& options,
-                           const at::Tensor& counts, KvCache* cache, at::ScalarType dtype);
+/// encoding and projects back. `options` brings positions, documents, the position state and the number of layers;
+/// `counts` (B) and `cache` as in KvCache::attend. `dtype` is that of the projections.
+AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeights& weights, const Encoding& encoding,
+                                std::int64_t layer, const at::Tensor& x, const AttendOptions& options,
+                                const at::Tensor& counts, KvCache* cache, at::ScalarType dtype);
 
 /// A matrix product in `dtype`, from and to whatever the caller holds.
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype);

@@ -96,10 +96,15 @@ void Decoder::declare(const std::function<at::Tensor(const std::string&, const s
   head_ = c.tie_head ? embedding_ : tensor("lm_head.weight", {c.vocabulary_size, c.width}, inner(c.width), true);
 }
 
+void Decoder::resolve_layers() {
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) by_layer_.push_back(layer_encoding(encoding_, layer));
+  carries_ = encoding_->traits().carries;
+}
+
 Decoder::Decoder(ModelConfig config, std::uint64_t seed) : config_(std::move(config)) {
   config_.complete();
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
-  for (std::int64_t layer = 0; layer < config_.layers; ++layer) by_layer_.push_back(layer_encoding(encoding_, layer));
+  resolve_layers();
   declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial, bool decay) {
     at::Tensor tensor = drawn(name, shape, initial, seed);
     parameters_.push_back({name, tensor, decay});
@@ -111,7 +116,7 @@ Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& we
     : config_(std::move(config)) {
   config_.complete();
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
-  for (std::int64_t layer = 0; layer < config_.layers; ++layer) by_layer_.push_back(layer_encoding(encoding_, layer));
+  resolve_layers();
   declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial&, bool decay) {
     const auto found = weights.find(name);
     if (found == weights.end()) throw Error(str(source, ": the tensor ", name, " is missing"));
@@ -139,19 +144,37 @@ std::int64_t Decoder::parameter_count() const {
   return count;
 }
 
+void Decoder::to(at::ScalarType dtype) {
+  if (dtype != at::kFloat && dtype != at::kDouble)
+    throw UsageError(str("model: weights are float32 or float64, found ", dtype));
+  for (ModelParameter& parameter : parameters_) parameter.tensor.set_data(parameter.tensor.detach().to(dtype));
+}
+
 void Decoder::require_gradients() {
   for (ModelParameter& parameter : parameters_) parameter.tensor.requires_grad_(true);
 }
 
-at::Tensor Decoder::block(const Layer& layer, std::int64_t index, const at::Tensor& input, const AttendOptions& options,
-                          const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) const {
+void Decoder::block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
+                    at::ScalarType dtype) const {
   const ModelConfig& c = config_;
-  const at::Tensor x = rms_norm(input, layer.attention_norm, c.norm_eps);
-  const at::Tensor attended = input + attention_layer(c, layer.attention, *by_layer_[static_cast<std::size_t>(index)],
-                                                      index, x, options, counts, cache, dtype);
+  const Layer& layer = layers_[static_cast<std::size_t>(index)];
+  const Encoding& encoding = *by_layer_[static_cast<std::size_t>(index)];
+  const at::Tensor x = rms_norm(h, layer.attention_norm, c.norm_eps);
+  const AttentionOutput attention =
+      attention_layer(c, layer.attention, encoding, index, x, options, counts, cache, dtype);
+  const at::Tensor attended = h + attention.mixed;
   const at::Tensor u = rms_norm(attended, layer.mlp_norm, c.norm_eps);
   const at::Tensor gated = swiglu(project(u, layer.gate, dtype), project(u, layer.up, dtype));
-  return attended + project(gated, layer.down, dtype);
+  const at::Tensor output = project(gated, layer.down, dtype);
+  if (carries_) {
+    options.layer = index;
+    options.parameters = layer.attention.position;
+    const at::Tensor state = encoding.after_layer(layer_question(options, h.size(0), h.size(1), encoding, h.options()),
+                                                  attention.averages, output);
+    if (state.defined()) options.state = state;
+    if (observer_ && state.defined()) observer_(index, state);
+  }
+  h = attended + output;
 }
 
 at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarType dtype) const {
@@ -178,8 +201,8 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     const at::Tensor added = encoding_->embedding(side, model_position_);
     if (added.defined()) h = h + added.to(h.scalar_type());
   }
-  for (std::int64_t index = 0; index < config_.layers; ++index)
-    h = block(layers_[static_cast<std::size_t>(index)], index, h, options, batch.counts, cache, dtype);
+  options.state = batch.state;
+  for (std::int64_t index = 0; index < config_.layers; ++index) block(index, h, options, batch.counts, cache, dtype);
   return rms_norm(h, final_norm_, config_.norm_eps);
 }
 

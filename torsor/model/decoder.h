@@ -5,10 +5,12 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "torsor/attention/kv_cache.h"
@@ -30,6 +32,7 @@ struct TokenBatch {
   at::Tensor positions;  ///< (B, T, axes); undefined = 0, 1, 2 ..., or going on from the cache
   at::Tensor documents;  ///< (B, T) int64, -1 = padding; undefined = one document
   at::Tensor counts;     ///< (B) int64: tokens of each row that exist (with a cache only); undefined = all
+  at::Tensor state;      ///< position state that enters the first layer (Question::state); undefined = of the positions
 };
 
 class Decoder {
@@ -60,6 +63,14 @@ class Decoder {
   /// Lets gradients flow into every parameter.
   void require_gradients();
 
+  /// Brings all weights to float32 or float64, in place; for float64, hidden() and logits() must be asked with
+  /// at::kDouble.
+  void to(at::ScalarType dtype);
+
+  /// Called with every position state that a layer has changed, before the next layer reads it; empty = nobody watches.
+  using StateObserver = std::function<void(std::int64_t layer, const at::Tensor& state)>;
+  void observe_states(StateObserver observer) { observer_ = std::move(observer); }
+
  private:
   struct Layer {
     at::Tensor attention_norm, mlp_norm, gate, up, down;
@@ -68,8 +79,10 @@ class Decoder {
 
   void declare(const std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape,
                                               const Initial& initial, bool decay)>& tensor);
-  at::Tensor block(const Layer& layer, std::int64_t index, const at::Tensor& input, const AttendOptions& options,
-                   const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) const;
+  void resolve_layers();
+  /// One block: `h` and the position state in `options` become those that the next one reads.
+  void block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
+             at::ScalarType dtype) const;
 
   ModelConfig config_;
   std::shared_ptr<const Encoding> encoding_;
@@ -78,6 +91,8 @@ class Decoder {
   at::Tensor embedding_, final_norm_, head_;
   NamedTensors model_position_;  ///< tensors that question 1 reads
   std::vector<Layer> layers_;
+  bool carries_ = false;  ///< whether a position state goes from layer to layer
+  StateObserver observer_;
 };
 
 }  // namespace torsor
