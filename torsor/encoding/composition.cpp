@@ -45,6 +45,7 @@ class Parts : public Encoding {
       all.content |= one.content;
       all.carries |= one.carries;
       if (all.whole.empty()) all.whole = one.whole;
+      if (one.moved_width != 0) all.moved_width = one.moved_width;
       all.axes = std::max(all.axes, one.axes);
       all.forms.insert(all.forms.end(), one.forms.begin(), one.forms.end());
     }

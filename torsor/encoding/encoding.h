@@ -121,6 +121,7 @@ struct Traits {
   bool content = false;            ///< reads q, k, v or x
   bool carries = false;            ///< answers question 5: a position state goes from layer to layer
   std::int64_t axes = 1;           ///< axes that the positions must have
+  std::int64_t moved_width = 0;    ///< channels of a head after the moves, where they are others; 0 = head_dim
   std::string whole;               ///< why it cannot be a part of a head mixture; empty = it can
   std::vector<std::string> forms;  ///< bias forms that it lowers to
 };

@@ -98,7 +98,11 @@ void Decoder::declare(const std::function<at::Tensor(const std::string&, const s
 
 void Decoder::resolve_layers() {
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) by_layer_.push_back(layer_encoding(encoding_, layer));
-  carries_ = encoding_->traits().carries;
+  const Traits traits = encoding_->traits();
+  carries_ = traits.carries;
+  if (config_.qk_norm == QkNorm::After && traits.moved_width != 0)
+    throw UsageError(str("model: qk_norm after rotation has gains for ", config_.head_dim, " channels, and '",
+                         config_.encoding, "' makes heads of ", traits.moved_width, " channels"));
 }
 
 Decoder::Decoder(ModelConfig config, std::uint64_t seed) : config_(std::move(config)) {

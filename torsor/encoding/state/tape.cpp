@@ -38,8 +38,10 @@ class Tape : public Encoding {
     if (widens())
       traits.whole =
           "tape with gqa=expand turns a key for each query head, so all heads must be its own; write gqa=shared";
-    if (options_.block != 2)
+    if (options_.block != 2) {
+      traits.moved_width = dimensions_.head_dim + (options_.block - 2) * planes_;
       traits.whole = "tape with block above 2 changes the width of a head, and all heads have one width";
+    }
     return traits;
   }
 
