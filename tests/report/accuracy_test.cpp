@@ -275,6 +275,7 @@ TEST(ReportAccuracyVerdict, OddCasesHaveWords) {
   failed["runs"][0]["eval"][0] = {
       {"task", "addition"}, {"length", 2}, {"status", "failed"}, {"reason", "out of memory"}};
   const Results none = summarized(failed);
+  EXPECT_EQ(none.verdict[0], "No run gave an accuracy at all lengths.");
   EXPECT_EQ(none.verdict.back(), "Failed: a with seed 0 at 2 (out of memory).");
   EXPECT_TRUE(none.summary.empty());
 }

@@ -111,7 +111,7 @@ std::string heat_map(const HeatMap& map) {
   }
   if (map.outline_columns > 0 && map.outline_rows > 0) {
     const double outline_height = cell_height * static_cast<double>(std::min(map.outline_rows, rows));
-    // A light line under the dark one: one of the two stands out on any cell.
+    // Orange on a line of paper: stands out from blue and from pale cells, for every kind of sight.
     for (const char* part : {"outline halo", "outline"}) {
       svg.leaf("rect", {{"class", part},
                         {"x", coordinate(frame.left)},

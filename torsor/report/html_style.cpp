@@ -30,14 +30,14 @@ std::string heat_variables(const std::array<std::string, kHeatSteps>& steps) {
 std::string light() {
   return str("--paper:", kLightPaper,
              ";--ink:#1b1f24;--soft:#57606a;--rule:#d8dde3;--fill:#f4f6f8;--beyond:#f5f6f8;"
-             "--low:#2c5fa8;--zero:#eef0f2;--high:#b65a12;",
+             "--low:#2c5fa8;--zero:#eef0f2;--high:#b65a12;--outline:#e06c00;",
              colour_variables(kLightColours, kLightPaper), heat_variables(light_heat()));
 }
 
 std::string dark() {
   return str("--paper:", kDarkPaper,
              ";--ink:#e8ebee;--soft:#a2acb6;--rule:#353b43;--fill:#1e2227;--beyond:#1b1f24;"
-             "--low:#6ea4e8;--zero:#272c32;--high:#e8974f;",
+             "--low:#6ea4e8;--zero:#272c32;--high:#e8974f;--outline:#e06c00;",
              colour_variables(kDarkColours, kDarkPaper), heat_variables(dark_heat()));
 }
 
@@ -83,8 +83,8 @@ svg .heat rect{shape-rendering:crispEdges}
 svg .grid-cells rect{stroke:var(--paper);stroke-width:1}
 svg .grid-cells .gap{fill:none;stroke:var(--rule)}
 svg .cell{font-size:9.5px;text-anchor:middle;pointer-events:none}
-svg .outline{fill:none;stroke:var(--ink);stroke-width:2;pointer-events:none}
-svg .outline.halo{stroke:var(--paper);stroke-width:5}
+svg .outline{fill:none;stroke:var(--outline);stroke-width:2.4;pointer-events:none}
+svg .outline.halo{stroke:var(--paper);stroke-width:5.4}
 svg.heat-key{max-width:22rem;margin:.2rem 0 .4rem}
 svg .touch{fill:transparent;stroke:none}
 svg .name{fill:var(--t);font-weight:600;paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}

@@ -201,12 +201,11 @@ std::vector<std::string> accuracy_verdict(const Results& results, const std::str
   const Learned learned = inside != nullptr ? learned_of(results, task, *inside) : Learned{};
 
   // A table of models that have not learned the task compares accidents: that must be read before any figure.
-  if (inside != nullptr && learned.yes.size() < std::min<std::size_t>(encodings, 2)) {
+  if (best_inside.row != nullptr && learned.yes.size() < std::min<std::size_t>(encodings, 2)) {
     std::string text = "This table shows nothing yet: ";
     text += learned.yes.empty() ? "no encoding reaches " : str("only ", learned.yes.front(), " reaches ");
-    text += str(threshold(), " inside the trained lengths");
-    if (learned.yes.empty() && best_inside.row != nullptr)
-      text += str(" (the highest is ", percent(*best_inside.row), ")");
+    text += threshold() + " inside the trained lengths";
+    if (learned.yes.empty()) text += str(" (the highest is ", percent(*best_inside.row), ")");
     sentences.push_back(text + "; more steps or shorter problems may help.");
   }
   sentences.push_back(highest(task, best_inside, inside, best_beyond, beyond));
