@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/report/fixture.h"
+#include "tests/report/solved.h"
 #include "tests/report/tiny.h"
 #include "torsor/report/charts.h"
 #include "torsor/report/numbers.h"
@@ -237,6 +238,33 @@ TEST(ReportHtml, OddResultsDoNotBreakIt) {
   const std::string html = report_of(document);
   EXPECT_EQ(tag_fault(html), "");
   EXPECT_NE(html.find("odd width"), std::string::npos);
+}
+
+TEST(ReportHtml, AccuraciesAreAWholePageToo) {
+  std::vector<Json> documents = {
+      solved_fixture({}),
+      solved_fixture(passkey_fixture()),
+      solved_document({{"only", {{2, {5}}}}}, 2),
+      solved_document({{"a", {{2, {-1}}}}, {"b", {{2, {-1}}}}}, 2),
+      solved_document({{"a", {{4, {0, 0}}}}, {"b", {{4, {0, 0}}}}}, 2),
+      solved_document({{"a", {{2, {10}}, {4, {-1}}}}, {"b", {{2, {10}}, {4, {3}}}}}, 2, "copy")};
+  SolvedFixture seeds;
+  seeds.seeds = {0, 1, 2};
+  seeds.encodings = {"none", "<script>alert('x')</script>\"&", "fox"};
+  documents.push_back(solved_fixture(seeds));
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const std::string html = report_of(documents[i]);
+    EXPECT_EQ(tag_fault(html), "") << "case " << i;
+    EXPECT_EQ(count(html, "<script"), 1u) << "case " << i;
+    for (const char* part : {"=\"nan", "=\"inf", "=\"-nan", "=\"-inf", "erplexity", "fill=\"#"}) {
+      EXPECT_EQ(html.find(part), std::string::npos) << part << " in case " << i;
+    }
+  }
+  const std::string html = report_of(documents[0]);
+  EXPECT_NE(html.find("trained up to 6 digits"), std::string::npos);
+  EXPECT_NE(html.find(">beyond</th>"), std::string::npos);
+  EXPECT_NE(html.find("Accuracy minus the highest at each length, in percentage points"), std::string::npos);
+  EXPECT_EQ(count(html, ">highest<"), 2u + 12) << "one a column";
 }
 
 TEST(ReportHtml, SummarisesWhenNobodyDid) {

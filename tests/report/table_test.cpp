@@ -102,11 +102,11 @@ TEST(ReportCsv, OneRowARunAndEvaluation) {
   document["runs"][0]["eval"][0]["loss"] = 0.1;
   document["runs"].push_back({{"encoding", "b"}, {"seed", 1}, {"status", "failed"}, {"reason", "no, \"none\""}});
   EXPECT_EQ(results_csv(parse_results(document)),
-            "encoding,seed,status,task,length,eval_status,loss,perplexity,bits_per_byte,parameters,tokens_per_second,"
-            "peak_memory_bytes,decode_tokens_per_second,reason\r\n"
-            "\"yarn(rope, factor=4)\",0,ok,lm,128,ok,0.1,7.25,,819840,1000,327155712,910.5,\r\n"
-            "\"yarn(rope, factor=4)\",0,ok,lm,256,refused,,,,819840,1000,327155712,910.5,no row\r\n"
-            "b,1,failed,,,,,,,,,,,\"no, \"\"none\"\"\"\r\n");
+            "encoding,seed,status,task,length,eval_status,loss,perplexity,bits_per_byte,accuracy,problems,parameters,"
+            "tokens_per_second,peak_memory_bytes,decode_tokens_per_second,reason\r\n"
+            "\"yarn(rope, factor=4)\",0,ok,lm,128,ok,0.1,7.25,,,,819840,1000,327155712,910.5,\r\n"
+            "\"yarn(rope, factor=4)\",0,ok,lm,256,refused,,,,,,819840,1000,327155712,910.5,no row\r\n"
+            "b,1,failed,,,,,,,,,,,,,\"no, \"\"none\"\"\"\r\n");
 }
 
 TEST(ReportCsv, NumbersReadBackExactly) {

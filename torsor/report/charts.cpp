@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "torsor/base/error.h"
+#include "torsor/report/accuracy.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/scale.h"
 #include "torsor/report/statistics.h"
@@ -22,6 +23,9 @@ SeriesStyle style_of(const Styles& styles, const std::string& encoding) {
 }
 
 std::string trained_text(std::int64_t length) { return str("trained at ", length); }
+
+/// A figure of a table as it stands in a picture: accuracies in percent.
+double scaled(const FigureTable& table, double value) { return table.metric == kAccuracy ? 100 * value : value; }
 
 /// A sentence for those who cannot see the picture: every line from its first to its last value.
 std::string describe(const LineChart& chart, const std::string& unit) {
@@ -65,11 +69,20 @@ LinePicture length_picture(const Results& results, const std::string& task, cons
   LineChart& chart = picture.chart;
   const std::int64_t trained = training_length(results);
   const FigureTable table = figure_table(results, task);
-  chart.title = "Perplexity against evaluation length";
+  const bool accuracy = table.metric == kAccuracy;
+  chart.title = accuracy ? "Accuracy against problem length" : "Perplexity against evaluation length";
   chart.x_title = "evaluation length in tokens";
-  chart.y_title = "perplexity (lower is better)";
+  chart.y_title = accuracy ? "problems solved in % (higher is better)" : "perplexity (lower is better)";
   chart.reference = static_cast<double>(trained);
-  chart.reference_text = trained_text(trained);
+  chart.reference_text = accuracy ? str("trained up to ", trained) : trained_text(trained);
+  chart.percent = accuracy;
+  if (task == "addition") {
+    // Digits are few and evenly spaced: each one is a step harder.
+    chart.x_title = "digits of the longer number";
+    chart.log_x = false;
+  } else if (task == "passkey") {
+    chart.x_title = "context in tokens";
+  }
   picture.rows.push_back({"encoding"});
   for (const std::int64_t length : table.lengths) {
     chart.x_ticks.push_back(static_cast<double>(length));
@@ -81,15 +94,15 @@ LinePicture length_picture(const Results& results, const std::string& task, cons
     std::vector<std::string> cells = {row.encoding};
     for (std::size_t i = 0; i < row.cells.size(); ++i) {
       const FigureCell& cell = row.cells[i];
-      const std::string text = cell.text + (cell.spread.empty() ? "" : " \u00b1 " + cell.spread);
-      cells.push_back(text.empty() ? "-" : text);
+      cells.push_back(cell_text(cell));
       if (!cell.mean) continue;
-      const SummaryRow* summary = find_summary(results, row.encoding, task, table.lengths[i], "perplexity");
-      series.points.push_back({static_cast<double>(table.lengths[i]), *cell.mean, summary->sd.value_or(0),
-                               str(row.encoding, " at ", table.lengths[i], ": ", text)});
+      const SummaryRow* summary = find_summary(results, row.encoding, task, table.lengths[i], table.metric);
+      series.points.push_back(
+          {static_cast<double>(table.lengths[i]), scaled(table, *cell.mean), scaled(table, summary->sd.value_or(0)),
+           str(row.encoding, " at ", table.lengths[i], ": ", cell_text(cell), accuracy ? " %" : "")});
       // A line that stops early says where its last value stands.
-      series.end =
-          format_mean_short(*cell.mean, summary->sd) + (i + 1 == row.cells.size() ? "" : str(" at ", table.lengths[i]));
+      const std::string figure = accuracy ? cell.text + " %" : format_mean_short(*cell.mean, summary->sd);
+      series.end = figure + (i + 1 == row.cells.size() ? "" : str(" at ", table.lengths[i]));
       worst = std::max(worst, *cell.mean);
       // Before the home length is known to be there, the first value of a curve stands for it.
       if (table.lengths[i] == trained || series.points.size() == 1) worst_home = std::max(worst_home, *cell.mean);
@@ -98,41 +111,65 @@ LinePicture length_picture(const Results& results, const std::string& task, cons
     chart.series.push_back(std::move(series));
   }
   const double cap = 4 * worst_home;
-  if (worst > 1.5 * cap && cap > 0) chart.cap = cap;
+  if (!accuracy && worst > 1.5 * cap && cap > 0) chart.cap = cap;
   chart.description = describe(chart, "length");
   return picture;
 }
 
-ScatterPicture cost_picture(const Results& results, const std::string& task, std::int64_t length,
-                            const Styles& styles) {
+namespace {
+
+/// Training speed against one column of the table; `metric` and `length` name the rows of the summary behind it.
+ScatterPicture cost_of_column(const Results& results, const FigureTable& table, std::size_t column, bool pooled,
+                              const Styles& styles) {
   ScatterPicture picture;
   ScatterChart& chart = picture.chart;
-  const FigureTable table = figure_table(results, task);
-  const auto column = std::find(table.lengths.begin(), table.lengths.end(), length);
   const bool relative = std::any_of(table.rows.begin(), table.rows.end(),
                                     [](const FigureRow& row) { return row.cost.relative_speed.has_value(); });
-  chart.title = str("Training speed against perplexity at ", length);
+  const std::int64_t length = pooled ? table.pools[column].lengths.back() : table.lengths[column];
+  const std::string metric = pooled ? table.pools[column].metric : table.metric;
+  const std::string what =
+      pooled ? str("accuracy ", table.pools[column].title, " the trained lengths") : str(table.metric, " at ", length);
+  chart.percent = table.metric == kAccuracy;
+  chart.title = "Training speed against " + what;
   chart.x_title = relative ? "training speed relative to " + table.base : "training tokens a second";
-  chart.y_title = str("perplexity at ", length);
-  chart.better = "better: down and right";
+  chart.y_title = what + (chart.percent ? " in %" : "");
+  chart.better = higher_is_better(metric) ? "better: up and right" : "better: down and right";
   picture.rows.push_back({"encoding", chart.x_title, chart.y_title});
   for (const FigureRow& row : table.rows) {
     const auto speed = relative ? row.cost.relative_speed : row.cost.tokens_per_second;
-    if (column == table.lengths.end() || !speed) continue;
-    const FigureCell& cell = row.cells[static_cast<std::size_t>(column - table.lengths.begin())];
+    if (!speed) continue;
+    const FigureCell& cell = pooled ? row.pooled[column] : row.cells[column];
     const std::string fast = relative ? format_factor(*speed) : format_count(*speed);
-    const std::string text = cell.text + (cell.spread.empty() ? "" : " \u00b1 " + cell.spread);
-    picture.rows.push_back({row.encoding, fast, text});
+    picture.rows.push_back({row.encoding, fast, cell_text(cell)});
     if (!cell.mean) continue;
-    const SummaryRow* summary = find_summary(results, row.encoding, task, length, "perplexity");
+    const SummaryRow* summary = find_summary(results, row.encoding, table.task, length, metric);
     ChartSeries series{row.encoding, style_of(styles, row.encoding), "", {}};
-    series.points.push_back({*speed, *cell.mean, summary->sd.value_or(0),
-                             str(row.encoding, ": perplexity ", text, ", speed ", fast, relative ? "x" : "")});
+    series.points.push_back({*speed, scaled(table, *cell.mean), scaled(table, summary->sd.value_or(0)),
+                             str(row.encoding, ": ", table.metric, ' ', cell_text(cell), chart.percent ? " %" : "",
+                                 ", speed ", fast, relative ? "x" : "")});
     chart.description += str(chart.description.empty() ? "" : "; ", series.points[0].tip);
     chart.series.push_back(std::move(series));
   }
   if (chart.description.empty()) chart.description = "No values.";
   return picture;
+}
+
+}  // namespace
+
+std::vector<ScatterPicture> cost_pictures(const Results& results, const std::string& task, const Styles& styles) {
+  const FigureTable table = figure_table(results, task);
+  std::vector<ScatterPicture> pictures;
+  for (std::size_t i = 0; i < table.pools.size(); ++i) {
+    pictures.push_back(cost_of_column(results, table, i, true, styles));
+  }
+  if (table.pools.empty() && !table.lengths.empty()) {
+    const auto home = std::find(table.lengths.begin(), table.lengths.end(), training_length(results));
+    const std::size_t last = table.lengths.size() - 1;
+    const std::size_t first = home == table.lengths.end() ? 0 : static_cast<std::size_t>(home - table.lengths.begin());
+    pictures.push_back(cost_of_column(results, table, first, false, styles));
+    if (last != first) pictures.push_back(cost_of_column(results, table, last, false, styles));
+  }
+  return pictures;
 }
 
 LinePicture training_picture(const Results& results, const Styles& styles) {

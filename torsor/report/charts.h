@@ -37,12 +37,13 @@ struct PanelPicture {
   Rows rows;
 };
 
-/// Perplexity against length, from a filled summary. Where a curve leaves the others far behind, the axis ends at four
-/// times the worst perplexity at the training length.
+/// Perplexity, or accuracy in percent, against length, from a filled summary. Where a curve of perplexity leaves the
+/// others far behind, the axis ends at four times the worst one at the training length.
 LinePicture length_picture(const Results& results, const std::string& task, const Styles& styles);
 
-/// Training speed against perplexity at one length; no points without speeds.
-ScatterPicture cost_picture(const Results& results, const std::string& task, std::int64_t length, const Styles& styles);
+/// Training speed against perplexity at the training length (or the shortest) and at the longest; for a task scored by
+/// accuracy against that inside and beyond the trained lengths. No points without speeds.
+std::vector<ScatterPicture> cost_pictures(const Results& results, const std::string& task, const Styles& styles);
 
 /// Training loss against step, averaged over short stretches of steps, then over seeds.
 LinePicture training_picture(const Results& results, const Styles& styles);

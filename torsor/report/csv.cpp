@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "torsor/report/accuracy.h"
+
 namespace torsor::report {
 namespace {
 
@@ -26,6 +28,8 @@ void add_row(std::string& text, const Run& run, const Eval* eval) {
       eval == nullptr ? "" : exact(eval->loss),
       eval == nullptr ? "" : exact(eval->perplexity),
       eval == nullptr ? "" : exact(eval->bits_per_byte),
+      eval == nullptr ? "" : exact(eval->accuracy),
+      eval == nullptr || !eval->accuracy || problems_of(*eval) == 0 ? "" : std::to_string(problems_of(*eval)),
       run.parameters ? std::to_string(*run.parameters) : "",
       exact(run.train.tokens_per_second),
       exact(run.peak_memory_bytes),
@@ -55,8 +59,8 @@ std::string csv_field(std::string_view text) {
 
 std::string results_csv(const Results& results) {
   std::string text =
-      "encoding,seed,status,task,length,eval_status,loss,perplexity,bits_per_byte,parameters,tokens_per_second,"
-      "peak_memory_bytes,decode_tokens_per_second,reason\r\n";
+      "encoding,seed,status,task,length,eval_status,loss,perplexity,bits_per_byte,accuracy,problems,parameters,"
+      "tokens_per_second,peak_memory_bytes,decode_tokens_per_second,reason\r\n";
   for (const Run& run : results.runs) {
     if (run.eval.empty()) add_row(text, run, nullptr);
     for (const Eval& eval : run.eval) add_row(text, run, &eval);

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "torsor/base/error.h"
+#include "torsor/report/accuracy.h"
 #include "torsor/report/charts.h"
+#include "torsor/report/heat_map.h"
 #include "torsor/report/html_style.h"
 #include "torsor/report/markup.h"
 #include "torsor/report/numbers.h"
@@ -25,6 +27,15 @@ std::string keep_together(std::string text) {
   return text;
 }
 
+/// A difference of accuracies in percentage points; any other as it is.
+Interval in_points(const Interval& interval, bool accuracy) {
+  if (!accuracy) return interval;
+  const auto hundred = [](const std::optional<double>& value) {
+    return value ? std::optional(100 * *value) : std::nullopt;
+  };
+  return {100 * interval.mean, hundred(interval.low), hundred(interval.high)};
+}
+
 class Page {
  public:
   explicit Page(const Results& results) : results_(results), styles_(styles_of(results)) {}
@@ -38,6 +49,7 @@ class Page {
     for (const std::string& task : tasks) {
       const std::string suffix = tasks.size() > 1 ? ": " + task : "";
       length_section(task, suffix);
+      heat_section(task, suffix);
       table_section(task, suffix);
       cost_section(task, suffix);
     }
@@ -68,8 +80,13 @@ class Page {
   std::string facts() const {
     const std::size_t encodings = encodings_of(results_).size(), seeds = seeds_of(results_).size();
     std::string text = str("Torsor compared ", encodings, encodings == 1 ? " encoding" : " encodings");
-    if (const std::int64_t trained = training_length(results_); trained > 0)
-      text += str(" \u00b7 trained at ", trained, " tokens");
+    const std::vector<std::string> tasks = tasks_of(results_);
+    const bool accuracy = tasks.size() == 1 && scored_by_accuracy(results_, tasks.front());
+    if (accuracy) text += " \u00b7 " + tasks.front();
+    if (const std::int64_t trained = training_length(results_); trained > 0) {
+      text += str(" \u00b7 trained ", accuracy ? "up to " : "at ", trained, ' ',
+                  accuracy ? length_unit(tasks.front()) : "tokens");
+    }
     std::int64_t steps = 0;
     for (const Run& run : results_.runs) steps = std::max(steps, run.train.steps);
     if (steps > 0) text += str(" \u00b7 ", steps, " steps");
@@ -148,9 +165,37 @@ class Page {
   }
 
   void length_section(const std::string& task, const std::string& suffix) {
-    section("Perplexity by length" + suffix,
+    section((scored_by_accuracy(results_, task) ? "Accuracy by length" : "Perplexity by length") + suffix,
             seeds_of(results_).size() > 1 ? "Lines are means over seeds, bands one standard deviation." : "");
     line_figure(length_picture(results_, task, styles_));
+    end_section();
+  }
+
+  void panel_heading(const std::string& encoding) {
+    html_.open("h3");
+    if (const auto style = styles_.find(encoding); style != styles_.end()) html_.raw(mark_icon(style->second));
+    html_.text(encoding).close();
+  }
+
+  /// Small multiples in one figure, with one scale and one table for all.
+  void heat_section(const std::string& task, const std::string& suffix) {
+    HeatPictures heat = heat_pictures(results_, task);
+    if (heat.pictures.empty()) return;
+    section("Accuracy by kind of problem" + suffix, heat.note);
+    html_.open("figure").raw(heat_key(next_id())).open("div", {{"class", "panels"}}).raw("\n");
+    for (HeatPicture& picture : heat.pictures) {
+      html_.open("div", {{"class", "panel"}});
+      panel_heading(picture.encoding);
+      html_.element("p", {{"class", "panel-kind"}}, keep_together(picture.summary));
+      if (picture.map) {
+        picture.map->id = next_id();
+        html_.raw(heat_map(*picture.map));
+      }
+      html_.close().raw("\n");
+    }
+    html_.close();
+    folded(heat.rows, "Problems solved by kind of problem");
+    html_.close().raw("\n");
     end_section();
   }
 
@@ -178,20 +223,31 @@ class Page {
 
   void table_section(const std::string& task, const std::string& suffix) {
     const FigureTable table = figure_table(results_, task);
+    const bool accuracy = table.metric == kAccuracy;
+    const std::int64_t trained = training_length(results_);
     section("Table" + suffix,
-            "Perplexity, lower is better: mean and standard deviation over seeds. A number is bold only where the "
-            "95 % interval of its lead over the runner-up excludes zero, with three seeds or more.");
+            str(accuracy
+                    ? str("Problems solved in %, higher is better: mean and standard deviation over seeds. Inside: all "
+                          "lengths up to the trained ",
+                          trained, "; beyond: all others.")
+                    : "Perplexity, lower is better: mean and standard deviation over seeds.",
+                " A number is bold only where the 95 % interval of its lead over the runner-up excludes zero, with "
+                "three seeds or more."));
     html_.open("div", {{"class", "scroll"},
                        {"role", "region"},
-                       {"aria-label", "Perplexity and cost of each encoding"},
+                       {"aria-label", str(accuracy ? "Accuracy" : "Perplexity", " and cost of each encoding")},
                        {"tabindex", "0"}});
     html_.open("table").open("thead").open("tr");
     html_.element("th", {{"scope", "col"}, {"rowspan", "2"}, {"class", "corner"}}, "encoding");
-    html_.element(
-        "th",
-        {{"scope", "colgroup"}, {"class", "group"}, {"colspan", str(std::max<std::size_t>(table.lengths.size(), 1))}},
-        "perplexity at length");
+    html_.element("th",
+                  {{"scope", "colgroup"},
+                   {"class", "group"},
+                   {"colspan", str(std::max<std::size_t>(table.pools.size() + table.lengths.size(), 1))}},
+                  accuracy ? str("accuracy in %, pooled and by ", length_unit(task)) : "perplexity at length");
     html_.element("th", {{"scope", "colgroup"}, {"class", "group"}, {"colspan", "4"}}, "cost").close().open("tr");
+    for (std::size_t i = 0; i < table.pools.size(); ++i) {
+      html_.element("th", {{"scope", "col"}, {"class", i == 0 ? "first" : ""}}, table.pools[i].title);
+    }
     for (std::size_t i = 0; i < table.lengths.size(); ++i) {
       html_.element("th", {{"scope", "col"}, {"class", i == 0 ? "first" : ""}}, str(table.lengths[i]));
     }
@@ -202,6 +258,7 @@ class Page {
     for (const FigureRow& row : table.rows) {
       html_.open("tr");
       encoding_cell(row.encoding);
+      for (std::size_t i = 0; i < row.pooled.size(); ++i) figure_cell(row.pooled[i], i == 0);
       for (std::size_t i = 0; i < row.cells.size(); ++i) figure_cell(row.cells[i], i == 0);
       cost_cell(row.cost.parameters, format_count, "", true);
       cost_cell(row.cost.relative_speed, format_factor, "\u00d7");
@@ -217,8 +274,10 @@ class Page {
             " in the same comparison, one encoding after the other: other load on the machine shows in it. Memory: "
             "peak. Decode: tokens a second, one at a time."));
     differences(task, table);
-    other_metric(task, "bits_per_byte", "Bits per byte");
-    other_metric(task, "loss", "Loss in nats a token");
+    if (!accuracy) {
+      other_metric(task, "bits_per_byte", "Bits per byte");
+      other_metric(task, "loss", "Loss in nats a token");
+    }
     end_section();
   }
 
@@ -240,29 +299,40 @@ class Page {
 
   void differences(const std::string& task, const FigureTable& table) {
     if (table.rows.size() < 2) return;
+    const bool higher = higher_is_better(table.metric);
     Rows rows = {{"encoding"}};
-    for (const std::int64_t length : table.lengths) rows[0].push_back(str(length));
-    for (const FigureRow& row : table.rows) {
-      std::vector<std::string> cells = {row.encoding};
-      for (const std::int64_t length : table.lengths) {
-        const SummaryRow* summary = find_summary(results_, row.encoding, task, length, "perplexity");
-        const auto best = best_of(results_, task, length, "perplexity");
+    std::vector<std::pair<std::string, std::int64_t>> columns;  // metric and length of the summary's rows
+    for (const Pool& pool : table.pools) {
+      columns.emplace_back(pool.metric, pool.lengths.back());
+      rows[0].push_back(pool.title);
+    }
+    for (const std::int64_t length : table.lengths) {
+      columns.emplace_back(table.metric, length);
+      rows[0].push_back(str(length));
+    }
+    for (const FigureRow& row : table.rows) rows.push_back({row.encoding});
+    for (const auto& [metric, length] : columns) {
+      const auto best = best_of(results_, task, length, metric);
+      for (std::size_t i = 0; i < table.rows.size(); ++i) {
+        const std::string& encoding = table.rows[i].encoding;
+        const SummaryRow* summary = find_summary(results_, encoding, task, length, metric);
         if (summary == nullptr || !summary->difference_to_best) {
-          cells.push_back("-");
-        } else if (best && best->encoding == row.encoding) {
-          cells.push_back("lowest");
+          rows[i + 1].push_back("-");
+        } else if (best && best->encoding == encoding) {
+          rows[i + 1].push_back(higher ? "highest" : "lowest");
         } else {
-          const Interval& interval = *summary->difference_to_best;
+          const Interval interval = in_points(*summary->difference_to_best, higher);
           const std::string ends = format_interval(interval);
-          cells.push_back(format_significant(interval.mean, 2) + (ends.empty() ? "" : " (" + ends + ")"));
+          rows[i + 1].push_back(format_significant(interval.mean, 2) + (ends.empty() ? "" : " (" + ends + ")"));
         }
       }
-      rows.push_back(std::move(cells));
     }
-    html_.open("details").element("summary", {}, "Differences to the lowest");
+    const std::string extreme = higher ? "highest" : "lowest";
+    html_.open("details").element("summary", {}, "Differences to the " + extreme);
     rows_table(rows,
-               "Perplexity minus the lowest at each length, with the 95 % interval (paired bootstrap over seeds, then "
-               "windows)",
+               str(higher ? "Accuracy minus the highest at each length, in percentage points,"
+                          : "Perplexity minus the lowest at each length,",
+                   " with the 95 % interval (paired bootstrap over seeds, then ", higher ? "problems)" : "windows)"),
                false);
     html_.close().raw("\n");
   }
@@ -276,7 +346,7 @@ class Page {
       std::vector<std::string> cells = {row.encoding};
       for (const FigureCell& cell : row.cells) {
         any = any || cell.mean;
-        cells.push_back(cell.text.empty() ? "-" : cell.text + (cell.spread.empty() ? "" : " \u00b1 " + cell.spread));
+        cells.push_back(cell_text(cell));
       }
       rows.push_back(std::move(cells));
     }
@@ -287,15 +357,8 @@ class Page {
   }
 
   void cost_section(const std::string& task, const std::string& suffix) {
-    const std::vector<std::int64_t> lengths = lengths_of(results_, task);
-    if (lengths.empty()) return;
-    const std::int64_t trained = training_length(results_);
-    std::vector<std::int64_t> shown = {std::binary_search(lengths.begin(), lengths.end(), trained) ? trained
-                                                                                                   : lengths.front()};
-    if (lengths.back() != shown.front()) shown.push_back(lengths.back());
     std::vector<ScatterPicture> pictures;
-    for (const std::int64_t length : shown) {
-      ScatterPicture picture = cost_picture(results_, task, length, styles_);
+    for (ScatterPicture& picture : cost_pictures(results_, task, styles_)) {
       if (drawn(picture.chart.series)) pictures.push_back(std::move(picture));
     }
     if (pictures.empty()) return;
@@ -342,10 +405,8 @@ class Page {
             "at -10, where a key keeps 1/22000 of its weight. The dashed line is the training length.");
     html_.open("div", {{"class", "panels"}}).raw("\n");
     for (PanelPicture& picture : pictures) {
-      html_.open("figure", {{"class", "panel"}}).open("h3");
-      if (const auto style = styles_.find(picture.encoding); style != styles_.end())
-        html_.raw(mark_icon(style->second));
-      html_.text(picture.encoding).close();
+      html_.open("figure", {{"class", "panel"}});
+      panel_heading(picture.encoding);
       html_.element("p", {{"class", "panel-kind"}}, picture.kind);
       if (picture.chart) {
         picture.chart->id = next_id();

@@ -7,7 +7,8 @@
 
 namespace torsor::report {
 
-/// The page, in this order: the verdict, perplexity against length, the table, cost against quality, training loss,
+/// The page, in this order: the verdict, perplexity (or accuracy) against length, for tasks with several kinds of
+/// problems a heat map an encoding, the table, cost against quality, training loss,
 /// loss by position, the effect of each encoding on a logit by distance, published figures if any were given, settings
 /// and how to repeat. Every picture has its numbers folded under it. All text of `results` is escaped. Where the
 /// summary is empty it is computed (see summarize).

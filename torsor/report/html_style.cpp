@@ -3,6 +3,7 @@
 #include <array>
 
 #include "torsor/base/error.h"
+#include "torsor/report/heat_map.h"
 #include "torsor/report/style.h"
 
 namespace torsor::report {
@@ -16,18 +17,28 @@ std::string colour_variables(const std::array<const char*, kColours>& colours, c
   return css;
 }
 
+/// The scale of the heat maps, and the colour of text on each of its steps: black or white, whichever reads better.
+std::string heat_variables(const std::array<std::string, kHeatSteps>& steps) {
+  std::string css;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const bool black = contrast("#000000", steps[i]) >= contrast("#ffffff", steps[i]);
+    css += str("--q", i, ':', steps[i], ";--o", i, ':', black ? "#000000" : "#ffffff", ';');
+  }
+  return css;
+}
+
 std::string light() {
   return str("--paper:", kLightPaper,
              ";--ink:#1b1f24;--soft:#57606a;--rule:#d8dde3;--fill:#f4f6f8;--beyond:#f5f6f8;"
-             "--low:#2c5fa8;--zero:#eef0f2;--high:#b65a12;",
-             colour_variables(kLightColours, kLightPaper));
+             "--low:#2c5fa8;--zero:#eef0f2;--high:#b65a12;--outline:#e06c00;",
+             colour_variables(kLightColours, kLightPaper), heat_variables(light_heat()));
 }
 
 std::string dark() {
   return str("--paper:", kDarkPaper,
              ";--ink:#e8ebee;--soft:#a2acb6;--rule:#353b43;--fill:#1e2227;--beyond:#1b1f24;"
-             "--low:#6ea4e8;--zero:#272c32;--high:#e8974f;",
-             colour_variables(kDarkColours, kDarkPaper));
+             "--low:#6ea4e8;--zero:#272c32;--high:#e8974f;--outline:#e06c00;",
+             colour_variables(kDarkColours, kDarkPaper), heat_variables(dark_heat()));
 }
 
 constexpr const char* kRules = R"css(
@@ -69,6 +80,12 @@ svg .mark{fill:var(--c);stroke:var(--paper);stroke-width:1}
 svg .leader{stroke:var(--c);stroke-width:1;stroke-opacity:.55}
 svg .spread{stroke:var(--c);stroke-width:2;stroke-opacity:.6}
 svg .heat rect{shape-rendering:crispEdges}
+svg .grid-cells rect{stroke:var(--paper);stroke-width:1}
+svg .grid-cells .gap{fill:none;stroke:var(--rule)}
+svg .cell{font-size:9.5px;text-anchor:middle;pointer-events:none}
+svg .outline{fill:none;stroke:var(--outline);stroke-width:2.4;pointer-events:none}
+svg .outline.halo{stroke:var(--paper);stroke-width:5.4}
+svg.heat-key{max-width:22rem;margin:.2rem 0 .4rem}
 svg .touch{fill:transparent;stroke:none}
 svg .name{fill:var(--t);font-weight:600;paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}
 svg .name .figure{font-weight:400;fill:var(--soft)}
@@ -126,7 +143,7 @@ figure,.panel,tr,.scroll{break-inside:avoid}
 .scroll{overflow:visible;border:0}
 table{font-size:8.5pt}th,td{padding:.25rem .4rem}
 th.encoding{min-width:7rem}td small{display:block}
-svg .band,.heat rect{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+svg .band,.heat rect,.grid-cells rect,.heat-key rect{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 svg.chart.panel{max-width:15rem}
 }
 @media (prefers-reduced-motion:reduce){.series{transition:none}}
@@ -145,6 +162,8 @@ std::string report_css() {
                "{fill:var(--high);fill-opacity:", 0.25 * i, '}');
   }
   css += ".z{fill:var(--zero)}";
+  for (std::size_t i = 0; i < kHeatSteps; ++i)
+    css += str(".q", i, "{fill:var(--q", i, ")}svg .on", i, "{fill:var(--o", i, ")}");
   return css + kRules;
 }
 

@@ -67,6 +67,51 @@ void expect_row(const JsonObject& object, const std::string& key, std::size_t in
   }
 }
 
+EvalCell read_cell(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  EvalCell cell;
+  cell.x = read_count(object, "x", 0);
+  cell.y = read_count(object, "y", 0);
+  cell.count = read_count(object, "count", 1);
+  cell.correct = read_count(object, "correct", 0);
+  if (cell.correct > cell.count) {
+    object.fail(str("correct: expected at most count, ", cell.count, ", got ", cell.correct));
+  }
+  return cell;
+}
+
+/// An accuracy with its cells and its problems: all that is there must tell of the same problems.
+void check_accuracy(const JsonObject& object, const Eval& eval) {
+  if (!eval.accuracy) {
+    if (!eval.cells.empty()) object.fail("accuracy: expected the share of problems solved beside cells, got none");
+    return;
+  }
+  if (*eval.accuracy > 1) object.fail(str("accuracy: expected a share in 0..1, got ", *eval.accuracy));
+  std::int64_t correct = 0, count = 0;
+  for (const EvalCell& cell : eval.cells) {
+    correct += cell.correct;
+    count += cell.count;
+  }
+  double right = 0;
+  for (std::size_t i = 0; i < eval.windows.size(); ++i) {
+    if (eval.windows[i] != 0 && eval.windows[i] != 1) {
+      object.fail(str("windows[", i, "]: expected 0 or 1 for a problem, got ", eval.windows[i]));
+    }
+    right += eval.windows[i];
+  }
+  // A share survives being written with fewer digits; one problem in a million does not hide in that.
+  const auto expect_share = [&](const char* key, double solved, double problems) {
+    if (std::abs(*eval.accuracy - solved / problems) > 1e-6) {
+      object.fail(str("accuracy: expected ", solved, " of ", problems, " as in ", key, ", got ", *eval.accuracy));
+    }
+  };
+  if (count > 0) expect_share("cells", static_cast<double>(correct), static_cast<double>(count));
+  if (!eval.windows.empty()) expect_share("windows", right, static_cast<double>(eval.windows.size()));
+  if (count > 0 && !eval.windows.empty() && static_cast<std::size_t>(count) != eval.windows.size()) {
+    object.fail(str("windows: expected ", count, " problems as in cells, got ", eval.windows.size()));
+  }
+}
+
 Eval read_eval(const Json& json, const std::string& source) {
   JsonObject object(json, source, Blame::data);
   Eval eval;
@@ -98,6 +143,17 @@ Eval read_eval(const Json& json, const std::string& source) {
       eval.windows.push_back(number_at(object, "windows", eval.windows.size(), window));
     }
   }
+  eval.accuracy = read_measure(object, "accuracy");
+  std::set<std::pair<std::int64_t, std::int64_t>> places;
+  for (const Json& item : read_list(object, "cells")) {
+    eval.cells.push_back(read_cell(item, str(source, ".cells[", eval.cells.size(), ']')));
+    const EvalCell& cell = eval.cells.back();
+    if (!places.insert({cell.x, cell.y}).second) {
+      object.fail(str("cells[", eval.cells.size() - 1, "]: expected each x and y once, got ", cell.x, " and ", cell.y,
+                      " again"));
+    }
+  }
+  check_accuracy(object, eval);
   return eval;
 }
 
@@ -191,9 +247,17 @@ Effect read_effect(const Json& json, const std::string& source) {
   return effect;
 }
 
-/// What must hold between runs: each once, each evaluation once, the same windows everywhere.
+/// The same kinds of problems, as many of each and in the same order.
+bool same_kinds(const std::vector<EvalCell>& a, const std::vector<EvalCell>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const EvalCell& one, const EvalCell& other) {
+    return one.x == other.x && one.y == other.y && one.count == other.count;
+  });
+}
+
+/// What must hold between runs: each once, each evaluation once, the same windows and kinds of problems everywhere.
 void check_runs(const std::vector<Run>& runs, const std::string& source) {
   std::set<std::pair<std::string, std::int64_t>> seen;
+  std::map<std::pair<std::string, std::int64_t>, const std::vector<EvalCell>*> kinds;
   std::map<std::pair<std::string, std::int64_t>, std::size_t> windows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
@@ -209,11 +273,20 @@ void check_runs(const std::vector<Run>& runs, const std::string& source) {
         throw Error(str(source, ": runs[", i, "].eval[", j, "]: expected each task and length once, got '", eval.task,
                         "' at ", eval.length, " again"));
       }
+      if (!eval.cells.empty()) {
+        const auto [place, added] = kinds.emplace(key, &eval.cells);
+        if (!added && !same_kinds(*place->second, eval.cells)) {
+          throw Error(str(source, ": runs[", i, "].eval[", j,
+                          "].cells: expected x, y and count as in the other runs of '", eval.task, "' at ", eval.length,
+                          ", got others"));
+        }
+      }
       if (eval.windows.empty()) continue;
       const auto [place, added] = windows.emplace(key, eval.windows.size());
       if (!added && place->second != eval.windows.size()) {
         throw Error(str(source, ": runs[", i, "].eval[", j, "].windows: expected ", place->second,
-                        " losses as in the other runs at length ", eval.length, ", got ", eval.windows.size()));
+                        eval.accuracy ? " problems" : " losses", " as in the other runs at length ", eval.length,
+                        ", got ", eval.windows.size()));
       }
     }
   }

@@ -23,7 +23,16 @@ struct PositionLoss {
   double loss = 0;
 };
 
-/// One evaluation of a run: one task at one length.
+/// Problems of one kind and how many of them were solved: for addition `x` and `y` are the digits of the operands, for
+/// passkey the tokens of the context and the depth of the key in percent.
+struct EvalCell {
+  std::int64_t x = 0;
+  std::int64_t y = 0;
+  std::int64_t correct = 0;
+  std::int64_t count = 0;
+};
+
+/// One evaluation of a run: one task at one length (for addition the digits of the longer operand).
 struct Eval {
   std::string task;
   std::int64_t length = 0;
@@ -33,7 +42,11 @@ struct Eval {
   std::optional<double> perplexity;  ///< a token; empty where it is not finite
   std::optional<double> bits_per_byte;
   std::vector<PositionLoss> position_loss;
-  std::vector<double> windows;  ///< mean loss of every window, the same windows in every run of this length
+  std::optional<double> accuracy;  ///< the share of problems solved, 0..1, of tasks that are scored so
+  std::vector<EvalCell> cells;     ///< the same by kind of problem, the same kinds and counts in every run
+  /// Mean loss of every window, or 1 for every problem solved and 0 for the others: the same windows, or problems, in
+  /// the same order in every run of this length.
+  std::vector<double> windows;
 };
 
 /// A training step and its loss; the loss is empty where it was not finite.
@@ -75,7 +88,7 @@ struct SummaryRow {
   std::string encoding;
   std::string task;
   std::int64_t length = 0;
-  std::string metric;                          ///< "perplexity", "bits_per_byte" or "loss"
+  std::string metric;                          ///< "perplexity", "bits_per_byte", "loss", or one of accuracy.h
   std::optional<double> mean;                  ///< empty when it is not finite for some seed
   std::optional<double> sd;                    ///< of the sample (n - 1); empty with fewer than two seeds
   std::int64_t n = 0;                          ///< evaluations that ended, finite or not
@@ -105,7 +118,8 @@ struct Results {
 
 /// Reads results.json (`"format": "torsor-results-1"`). Keys that the report does not know are kept and ignored; those
 /// that it knows must have the right type and range. Throws Error "SOURCE: KEY: ..." otherwise, also when a run is
-/// there twice or when two runs have different numbers of windows at one length.
+/// there twice, when two runs have different windows or cells at one length, or when an accuracy, its cells and its
+/// windows do not say the same.
 Results parse_results(const Json& document, const std::string& source = "results.json");
 
 /// parse_results of a file's content.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -9,6 +10,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/base/random.h"
+#include "torsor/report/accuracy.h"
 
 namespace torsor::report {
 namespace {
@@ -37,11 +39,18 @@ Plan make_plan(std::size_t seeds, std::size_t blocks, const BootstrapOptions& op
   return plan;
 }
 
-/// Means of at most kMostBlocks runs of neighbouring windows, each minus the mean of all of them.
-std::vector<double> centred_blocks(const std::vector<double>& windows) {
+/// Means of at most kMostBlocks blocks of windows, each minus the mean of all of them. A block is a run of neighbours
+/// or, for problems, every so many of them, so that each block holds all kinds.
+std::vector<double> centred_blocks(const std::vector<double>& windows, Metric metric) {
   const std::size_t count = std::min(windows.size(), kMostBlocks);
   std::vector<double> blocks(count);
   for (std::size_t i = 0; i < count; ++i) {
+    if (metric == Metric::accuracy) {
+      double sum = 0;
+      for (std::size_t j = i; j < windows.size(); j += count) sum += windows[j];
+      blocks[i] = sum / static_cast<double>((windows.size() - i + count - 1) / count);
+      continue;
+    }
     const auto first = windows.begin() + static_cast<std::ptrdiff_t>(i * windows.size() / count);
     const auto last = windows.begin() + static_cast<std::ptrdiff_t>((i + 1) * windows.size() / count);
     blocks[i] = std::accumulate(first, last, 0.0) / static_cast<double>(last - first);
@@ -60,6 +69,7 @@ double moved(Metric metric, const Sample& sample, double change) {
     case Metric::bits_per_byte:
       return sample.loss > 0 ? sample.value + change * sample.value / sample.loss : sample.value;
     case Metric::loss:
+    case Metric::accuracy:
       return sample.value + change;
   }
   return sample.value;
@@ -88,10 +98,10 @@ class Bootstrap {
   explicit Bootstrap(const BootstrapOptions& options) : options_(options) {}
 
   /// How much the loss of every drawn sample moves: one value a replicate and place. Empty without windows.
-  std::vector<double> changes(const std::vector<Sample>& samples, std::size_t windows) {
+  std::vector<double> changes(Metric metric, const std::vector<Sample>& samples, std::size_t windows) {
     if (windows == 0) return {};
     std::vector<std::vector<double>> blocks;
-    for (const Sample& sample : samples) blocks.push_back(centred_blocks(sample.windows));
+    for (const Sample& sample : samples) blocks.push_back(centred_blocks(sample.windows, metric));
     const Plan& plan = plan_for(samples.size(), blocks.front().size());
     std::vector<double> moves(plan.seed_at.size());
     for (std::size_t place = 0; place < moves.size(); ++place) {
@@ -141,7 +151,7 @@ class Bootstrap {
   std::map<std::pair<std::size_t, std::size_t>, Plan> plans_;
 };
 
-constexpr Metric kMetrics[] = {Metric::perplexity, Metric::bits_per_byte, Metric::loss};
+constexpr Metric kLanguageMetrics[] = {Metric::perplexity, Metric::bits_per_byte, Metric::loss};
 
 std::optional<double> figure(const Eval& eval, Metric metric) {
   switch (metric) {
@@ -151,8 +161,36 @@ std::optional<double> figure(const Eval& eval, Metric metric) {
       return eval.bits_per_byte;
     case Metric::loss:
       return eval.loss;
+    case Metric::accuracy:
+      return eval.accuracy;
   }
   return std::nullopt;
+}
+
+/// What a run measured: no value where that is not finite.
+struct Measured {
+  std::optional<double> value;
+  double loss = 0;
+  std::vector<double> windows;
+};
+
+/// Reads a figure from a run; empty when the evaluation did not end.
+using Reader = std::function<std::optional<Measured>(const Run&)>;
+
+Reader reader_at(const std::string& task, std::int64_t length, Metric metric) {
+  return [=](const Run& run) -> std::optional<Measured> {
+    const Eval* eval = find_eval(run, task, length);
+    if (eval == nullptr || eval->status != Status::ok) return std::nullopt;
+    return Measured{figure(*eval, metric), eval->loss.value_or(0), eval->windows};
+  };
+}
+
+Reader reader_of(const std::string& task, const Pool& pool) {
+  return [=](const Run& run) -> std::optional<Measured> {
+    std::optional<PooledAccuracy> pooled = pooled_accuracy(run, task, pool.lengths);
+    if (!pooled) return std::nullopt;
+    return Measured{pooled->value, 0, std::move(pooled->windows)};
+  };
 }
 
 /// One column of figures: what each seed of an encoding measured, in order of the runs.
@@ -164,20 +202,18 @@ struct Column {
   std::optional<double> mean;
 };
 
-std::vector<Column> columns_of(const Results& results, const std::string& task, std::int64_t length, Metric metric) {
+std::vector<Column> columns_of(const Results& results, const Reader& read) {
   std::vector<Column> columns;
-  bool measured = false;
   for (const std::string& encoding : encodings_of(results)) {
     Column column{encoding, {}, {}, 0, std::nullopt};
     for (const Run& run : results.runs) {
       if (run.encoding != encoding || run.status != Status::ok) continue;
-      const Eval* eval = find_eval(run, task, length);
-      if (eval == nullptr || eval->status != Status::ok) continue;
+      std::optional<Measured> measured = read(run);
+      if (!measured) continue;
       ++column.ended;
-      const std::optional<double> value = figure(*eval, metric);
-      if (!value) continue;
+      if (!measured->value) continue;
       column.seeds.push_back(run.seed);
-      column.samples.push_back({*value, eval->loss.value_or(0), eval->windows});
+      column.samples.push_back({*measured->value, measured->loss, std::move(measured->windows)});
     }
     if (column.ended == 0) continue;
     if (static_cast<std::int64_t>(column.samples.size()) == column.ended) {
@@ -185,11 +221,8 @@ std::vector<Column> columns_of(const Results& results, const std::string& task, 
       for (const Sample& sample : column.samples) sum += sample.value;
       column.mean = sum / static_cast<double>(column.ended);
     }
-    measured = measured || !column.samples.empty();
     columns.push_back(std::move(column));
   }
-  // A metric that nobody measured (bits per byte of generated tokens) has no rows; perplexity always has.
-  if (!measured && metric != Metric::perplexity) columns.clear();
   return columns;
 }
 
@@ -211,17 +244,17 @@ class Differences {
     }
     if (a.empty()) return std::nullopt;
     const std::size_t windows = common_windows(a, b);
-    return bootstrap_.difference(metric, a, b, windows, changes(column, seeds, a, windows),
-                                 changes(best, seeds, b, windows));
+    return bootstrap_.difference(metric, a, b, windows, changes(metric, column, seeds, a, windows),
+                                 changes(metric, best, seeds, b, windows));
   }
 
  private:
-  const std::vector<double>& changes(const Column& column, const std::vector<std::int64_t>& seeds,
+  const std::vector<double>& changes(Metric metric, const Column& column, const std::vector<std::int64_t>& seeds,
                                      const std::vector<Sample>& samples, std::size_t windows) {
     const Key key{column.encoding, seeds, windows};
     const auto place = known_.find(key);
     return place != known_.end() ? place->second
-                                 : known_.emplace(key, bootstrap_.changes(samples, windows)).first->second;
+                                 : known_.emplace(key, bootstrap_.changes(metric, samples, windows)).first->second;
   }
 
   using Key = std::tuple<std::string, std::vector<std::int64_t>, std::size_t>;
@@ -229,15 +262,23 @@ class Differences {
   std::map<Key, std::vector<double>> known_;
 };
 
-void add_rows(Results& results, Differences& differences, const std::string& task, std::int64_t length, Metric metric) {
-  const std::vector<Column> columns = columns_of(results, task, length, metric);
+/// Whether figure `a` goes before `b`.
+bool better(const std::string& metric, double a, double b) { return higher_is_better(metric) ? a > b : a < b; }
+
+/// The rows of one column of the table. `name` tells the figure, `metric` how it moves with its windows.
+void add_rows(Results& results, Differences& differences, const std::string& task, std::int64_t length, Metric metric,
+              const std::string& name, const Reader& read) {
+  const std::vector<Column> columns = columns_of(results, read);
+  const bool measured =
+      std::any_of(columns.begin(), columns.end(), [](const Column& column) { return !column.samples.empty(); });
+  // A metric that nobody measured (bits per byte of generated tokens) has no rows; perplexity always has.
+  if (!measured && metric != Metric::perplexity) return;
   const Column* best = nullptr;
   for (const Column& column : columns) {
-    if (column.mean && (best == nullptr || *column.mean < *best->mean)) best = &column;
+    if (column.mean && (best == nullptr || better(name, *column.mean, *best->mean))) best = &column;
   }
   for (const Column& column : columns) {
-    SummaryRow row{column.encoding, task,         length,       metric_name(metric),
-                   column.mean,     std::nullopt, column.ended, std::nullopt};
+    SummaryRow row{column.encoding, task, length, name, column.mean, std::nullopt, column.ended, std::nullopt};
     if (column.mean) {
       std::vector<double> values;
       for (const Sample& sample : column.samples) values.push_back(sample.value);
@@ -249,13 +290,15 @@ void add_rows(Results& results, Differences& differences, const std::string& tas
 }
 
 std::int64_t common_seeds(const Results& results, const std::string& a, const std::string& b, const std::string& task,
-                          std::int64_t length) {
+                          const std::vector<std::int64_t>& lengths) {
   std::int64_t count = 0;
   const auto has = [&](const std::string& encoding, std::int64_t seed) {
     return std::any_of(results.runs.begin(), results.runs.end(), [&](const Run& run) {
       if (run.encoding != encoding || run.seed != seed || run.status != Status::ok) return false;
-      const Eval* eval = find_eval(run, task, length);
-      return eval != nullptr && eval->status == Status::ok;
+      return std::all_of(lengths.begin(), lengths.end(), [&](std::int64_t length) {
+        const Eval* eval = find_eval(run, task, length);
+        return eval != nullptr && eval->status == Status::ok;
+      });
     });
   };
   for (const std::int64_t seed : seeds_of(results)) count += has(a, seed) && has(b, seed) ? 1 : 0;
@@ -294,6 +337,8 @@ const char* metric_name(Metric metric) {
       return "bits_per_byte";
     case Metric::loss:
       return "loss";
+    case Metric::accuracy:
+      return kAccuracy;
   }
   return "perplexity";
 }
@@ -306,7 +351,8 @@ Interval paired_bootstrap(Metric metric, const std::vector<Sample>& a, const std
   }
   Bootstrap bootstrap(options);
   const std::size_t windows = common_windows(a, b);
-  return bootstrap.difference(metric, a, b, windows, bootstrap.changes(a, windows), bootstrap.changes(b, windows));
+  return bootstrap.difference(metric, a, b, windows, bootstrap.changes(metric, a, windows),
+                              bootstrap.changes(metric, b, windows));
 }
 
 std::optional<Best> best_of(const Results& results, const std::string& task, std::int64_t length,
@@ -315,10 +361,10 @@ std::optional<Best> best_of(const Results& results, const std::string& task, std
   const SummaryRow* second = nullptr;
   for (const SummaryRow& row : results.summary) {
     if (row.task != task || row.length != length || row.metric != metric || !row.mean) continue;
-    if (best == nullptr || *row.mean < *best->mean) {
+    if (best == nullptr || better(metric, *row.mean, *best->mean)) {
       second = best;
       best = &row;
-    } else if (second == nullptr || *row.mean < *second->mean) {
+    } else if (second == nullptr || better(metric, *row.mean, *second->mean)) {
       second = &row;
     }
   }
@@ -327,8 +373,11 @@ std::optional<Best> best_of(const Results& results, const std::string& task, std
   if (second != nullptr) {
     found.runner_up = second->encoding;
     found.lead = second->difference_to_best;
-    found.pairs = common_seeds(results, found.encoding, found.runner_up, task, length);
-    found.shown = found.pairs >= kSeedsToShow && found.lead && found.lead->low && *found.lead->low > 0;
+    found.pairs =
+        common_seeds(results, found.encoding, found.runner_up, task, row_lengths(results, task, length, metric));
+    const bool clear = found.lead && found.lead->low && found.lead->high &&
+                       (higher_is_better(metric) ? *found.lead->high < 0 : *found.lead->low > 0);
+    found.shown = found.pairs >= kSeedsToShow && clear;
   }
   return found;
 }
@@ -339,9 +388,21 @@ void summarize(Results& results, const BootstrapOptions& options) {
   Bootstrap bootstrap(options);
   const std::vector<std::string> tasks = tasks_of(results);
   for (const std::string& task : tasks) {
+    const bool accuracy = scored_by_accuracy(results, task);
     for (const std::int64_t length : lengths_of(results, task)) {
       Differences differences(bootstrap);
-      for (const Metric metric : kMetrics) add_rows(results, differences, task, length, metric);
+      if (accuracy) {
+        add_rows(results, differences, task, length, Metric::accuracy, kAccuracy,
+                 reader_at(task, length, Metric::accuracy));
+        continue;
+      }
+      for (const Metric metric : kLanguageMetrics) {
+        add_rows(results, differences, task, length, metric, metric_name(metric), reader_at(task, length, metric));
+      }
+    }
+    for (const Pool& pool : pools_of(results, task)) {
+      Differences differences(bootstrap);
+      add_rows(results, differences, task, pool.lengths.back(), Metric::accuracy, pool.metric, reader_of(task, pool));
     }
   }
   for (const std::string& task : tasks) {

@@ -9,43 +9,15 @@
 #include "torsor/report/markup.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/scale.h"
+#include "torsor/report/svg_parts.h"
 
 namespace torsor::report {
 namespace {
 
-constexpr double kFont = 12.5;       // pixels of every text in a chart
 constexpr double kBold = 13.7;       // the size of plain text as wide as a name, which is bold
 constexpr double kLabelHeight = 16;  // of a name at the end of a line
 constexpr double kMark = 3.6;        // radius
 constexpr double kTouch = 10;        // radius of what reacts to a pointer
-
-struct Frame {
-  double left, right, top, bottom;
-};
-
-void begin_picture(Markup& svg, const std::string& id, const std::string& title, const std::string& description,
-                   double width, double height, const std::string& classes) {
-  svg.open("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
-                   {"class", classes},
-                   {"viewBox", str("0 0 ", coordinate(width), ' ', coordinate(height))},
-                   {"role", "img"},
-                   {"aria-label", title},
-                   {"aria-describedby", id + "-d"}});
-  svg.element("title", {{"id", id + "-t"}}, title);
-  svg.element("desc", {{"id", id + "-d"}}, description);
-}
-
-void words(Markup& svg, const std::string& classes, double x, double y, const std::string& text) {
-  svg.element("text", {{"class", classes}, {"x", coordinate(x)}, {"y", coordinate(y)}}, text);
-}
-
-void line(Markup& svg, const std::string& classes, double x1, double y1, double x2, double y2) {
-  svg.leaf("line", {{"class", classes},
-                    {"x1", coordinate(x1)},
-                    {"y1", coordinate(y1)},
-                    {"x2", coordinate(x2)},
-                    {"y2", coordinate(y2)}});
-}
 
 void mark(Markup& svg, const SeriesStyle& style, double x, double y, double radius = kMark) {
   svg.leaf("path", {{"class", "mark"}, {"d", mark_path(style.mark, x, y, radius)}});
@@ -112,6 +84,9 @@ Scale padded(Ends ends, bool log, double air, double from, double to) {
   const double by = (ends.high - ends.low) * air;
   return {ends.low - by, ends.high + by, from, to, false};
 }
+
+/// The axis of a share in percent, with room for marks at both ends.
+Scale percent_axis(const Frame& frame) { return {-3, 103, frame.bottom, frame.top, false}; }
 
 std::vector<double> ticks_of(const Scale& scale, int about) {
   return scale.log ? log_ticks(scale.low, scale.high, about) : nice_ticks(scale.low, scale.high, about);
@@ -269,7 +244,7 @@ std::string line_chart(const LineChart& chart, const ChartSize& size) {
   const double height = std::max(size.height, 84 + kLabelHeight * static_cast<double>(drawn.size() + 1));
   Frame frame{size.narrow ? 40.0 : 50.0, size.width - name_room - 28, 44, height - 44};
   const bool log_y = wants_log(ys.low, ys.high);
-  Scale y = padded(ys, log_y, 0.06, frame.bottom, frame.top);
+  Scale y = chart.percent ? percent_axis(frame) : padded(ys, log_y, 0.06, frame.bottom, frame.top);
   const bool capped =
       std::isfinite(cap) && std::any_of(chart.series.begin(), chart.series.end(), [cap](const ChartSeries& s) {
         return std::any_of(s.points.begin(), s.points.end(), [cap](const ChartPoint& p) { return p.y > cap; });
@@ -384,7 +359,8 @@ std::string scatter_chart(const ScatterChart& chart, const ChartSize& size) {
   names = fit_texts(full_names, kBold, std::vector<double>(names.size(), size.width * 0.3));
 
   Frame frame{size.narrow ? 40.0 : 46.0, size.width - 12, 44, size.height - 44};
-  const Scale y = padded(ys, wants_log(ys.low, ys.high), 0.1, frame.bottom, frame.top);
+  const Scale y =
+      chart.percent ? percent_axis(frame) : padded(ys, wants_log(ys.low, ys.high), 0.1, frame.bottom, frame.top);
   Scale x = padded(xs, false, 0.14, frame.left, frame.right);
   const std::vector<Box> beside = place_names(drawn, names, x, y, frame);
   double height = size.height;

@@ -52,6 +52,7 @@ struct LineChart {
   std::string reference_text;
   std::optional<double> cap;     ///< values above are drawn as arrows at the top that say the value
   std::optional<double> y_high;  ///< where the y axis ends; lines leave through it without an arrow
+  bool percent = false;          ///< the y axis is 0 to 100, linear
 };
 
 /// Lines over x with bands, their names at their ends. The y axis is logarithmic when wants_log says so. Series without
@@ -65,6 +66,7 @@ struct ScatterChart {
   std::string x_title;
   std::string y_title;
   std::string better;               ///< which corner is good, in words
+  bool percent = false;             ///< the y axis is 0 to 100, linear
   std::vector<ChartSeries> series;  ///< one point each
 };
 

@@ -1,9 +1,12 @@
 // The verdict in plain words: part of statistics.h.
+#include "torsor/report/verdict.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "torsor/base/error.h"
+#include "torsor/report/accuracy.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
 
@@ -13,15 +16,6 @@ namespace {
 constexpr const char* kMetricName = "perplexity";
 constexpr double kFlat = 0.05;             // the share of perplexity within which a curve counts as flat
 constexpr std::size_t kReasonWidth = 120;  // columns of a reason; the run's own row has all of it
-
-std::string join(const std::vector<std::string>& items, const char* last = " and ") {
-  std::string text;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) text += i + 1 == items.size() ? last : ", ";
-    text += items[i];
-  }
-  return text;
-}
 
 std::string in_brackets(const std::string& reason) {
   return reason.empty() ? "" : str(" (", shorten(one_line(reason), kReasonWidth), ")");
@@ -84,13 +78,6 @@ std::string evidence(const Results& results, const std::string& task, std::int64
              ": ", best->lead->mean < 0 ? "-" : "", size, ", ", interval, ".");
 }
 
-std::string seeds_sentence(std::size_t seeds) {
-  if (seeds == 1)
-    return str("One seed only shows direction: no difference counts as shown with fewer than ", kSeedsToShow,
-               " seeds.");
-  return str(seeds, " seeds only show direction: no difference counts as shown with fewer than ", kSeedsToShow, ".");
-}
-
 std::string change_words(double before, double after) {
   const double ratio = after / before;
   if (ratio >= 3) return str("times ", format_significant(ratio, 2));
@@ -111,7 +98,7 @@ std::string list_changes(std::vector<Change> changes) {
   });
   std::vector<std::string> items;
   for (const Change& change : changes) items.push_back(changes.size() > 3 ? change.brief : change.full);
-  return join(items);
+  return join_words(items);
 }
 
 /// Who stays flat, rises, falls, is no longer finite past the training length.
@@ -151,14 +138,31 @@ void add_shapes(const Results& results, const std::string& task, std::int64_t ho
   }
   if (!flat.empty()) {
     sentences.push_back(str("Flat up to ", lengths.back(), " (within ", kFlat * 100, " % of the perplexity at ", home,
-                            "): ", join(flat), "."));
+                            "): ", join_words(flat), "."));
   }
   if (!rising.empty()) sentences.push_back(str("Rising by ", lengths.back(), ": ", list_changes(rising), "."));
   if (!falling.empty()) sentences.push_back(str("Falling by ", lengths.back(), ": ", list_changes(falling), "."));
-  if (!lost.empty()) sentences.push_back(str("No longer finite: ", join(lost), "."));
+  if (!lost.empty()) sentences.push_back(str("No longer finite: ", join_words(lost), "."));
 }
 
-/// Who refuses which lengths, and which runs did not end.
+}  // namespace
+
+std::string join_words(const std::vector<std::string>& items, const char* last) {
+  std::string text;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) text += i + 1 == items.size() ? last : ", ";
+    text += items[i];
+  }
+  return text;
+}
+
+std::string seeds_sentence(std::size_t seeds) {
+  if (seeds == 1)
+    return str("One seed only shows direction: no difference counts as shown with fewer than ", kSeedsToShow,
+               " seeds.");
+  return str(seeds, " seeds only show direction: no difference counts as shown with fewer than ", kSeedsToShow, ".");
+}
+
 void add_refusals(const Results& results, const std::string& task, const std::vector<std::int64_t>& lengths,
                   std::vector<std::string>& sentences) {
   std::vector<std::string> refusing, failing;
@@ -195,14 +199,12 @@ void add_refusals(const Results& results, const std::string& task, const std::ve
     } else if (all_above && refused.size() > 1) {
       refusing.push_back(str(encoding, " ", *refused.begin(), " and longer", in_brackets(reason)));
     } else {
-      refusing.push_back(str(encoding, " ", join(which), in_brackets(reason)));
+      refusing.push_back(str(encoding, " ", join_words(which), in_brackets(reason)));
     }
   }
-  if (!refusing.empty()) sentences.push_back(str("Refused: ", join(refusing, "; "), "."));
-  if (!failing.empty()) sentences.push_back(str("Failed: ", join(failing, "; "), "."));
+  if (!refusing.empty()) sentences.push_back(str("Refused: ", join_words(refusing, "; "), "."));
+  if (!failing.empty()) sentences.push_back(str("Failed: ", join_words(failing, "; "), "."));
 }
-
-}  // namespace
 
 std::vector<std::string> verdict_sentences(const Results& results, const std::string& task) {
   std::vector<std::string> sentences;
@@ -210,6 +212,11 @@ std::vector<std::string> verdict_sentences(const Results& results, const std::st
   if (results.runs.empty()) return {"Nothing was run."};
   if (lengths.empty()) {
     sentences.push_back("No run was evaluated.");
+    add_refusals(results, task, lengths, sentences);
+    return sentences;
+  }
+  if (scored_by_accuracy(results, task)) {
+    sentences = accuracy_verdict(results, task);
     add_refusals(results, task, lengths, sentences);
     return sentences;
   }
