@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Training speed under each encoding relative to none, here and now, as a table in Markdown.
+"""Training speed under each encoding relative to none (or --base), here and now, as a table in Markdown.
 
-    relative.py [--short-run BIN] [--beside BIN] [--decode N [--prompt P]] [--rounds 5] [--steps 20] [--width 128 ...] [EXPRESSION ...]
+    relative.py [--base EXPRESSION] [--short-run BIN] [--beside BIN] [--decode N [--prompt P]] [--rounds 5] [--steps 20] [--width 128 ...] [EXPRESSION ...]
 
-Every encoding alternates with `none`, so that a machine whose speed drifts costs both the same. A speed is that of the
+Every encoding alternates with the base, so that a machine whose speed drifts costs both the same. A speed is that of the
 middle step of a run; a ratio is taken within a round, and the median of the rounds is printed with the spread. With
 --beside, another build of short_run trains the same in turn, and the speed over its speed is printed too. With --decode
 the speed is that of generating N tokens one at a time behind a prompt of P, after two steps of training.
@@ -16,13 +16,14 @@ ENCODINGS = ["sinusoidal", "learned", "rope", "rope(layout=interleaved)", "rope(
              "alibi", "alibi(learn=true)", "t5", "t5(far=log)", "kerple", "kerple(kind=power)", "sandwich", "fire", "cope",
              "txl", "rope + logn", "rope + t5", "heads(rope * 2, alibi * 2)", "layers(rope * 3, none)", "fox", "grape-m",
              "grape-m(context=true)", "grape-m(rank=16)", "grape-m(basis=cayley)", "grape-a", "grape-a(gate=qk)",
-             "grape-ap", "rope + grape-ap"]
+             "grape-ap", "rope + grape-ap", "tape(rope)"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("expressions", nargs="*", metavar="EXPRESSION")
     parser.add_argument("--short-run", default=os.path.join(ROOT, "build/release/bin/short_run"))
+    parser.add_argument("--base", default="none", metavar="EXPRESSION", help="whose speed is 1")
     parser.add_argument("--beside", help="another build of short_run, to compare with")
     parser.add_argument("--decode", type=int, default=0, help="tokens to generate")
     parser.add_argument("--prompt", type=int, default=2000, help="tokens before them")
@@ -46,14 +47,14 @@ def main():
     def shown(ratios):
         return f"{statistics.median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f} |"
 
-    heads = ["encoding", "speed, `none` = 1", "smallest to largest"]
+    heads = ["encoding", f"speed, `{given.base}` = 1", "smallest to largest"]
     if given.beside:
         heads += ["over the other build", "smallest to largest"]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads), flush=True)
     for encoding in given.expressions or ENCODINGS:
         ratios, gains = [], []
         for _ in range(given.rounds):
-            base = speed("none")
+            base = speed(given.base)
             here = speed(encoding)
             ratios.append(here / base)
             if given.beside:
