@@ -223,6 +223,11 @@ TEST(Laws, HeadsFollowTheExpression) {
   EXPECT_EQ(verdict(by_name(check_laws(request)).at("chunked")), "holds");
   request.head_dim = 7;
   EXPECT_THROW(check_laws(request), UsageError);
+  request.head_dim = 16;
+  request.encoding = "tape(rope, block=3)";
+  request.qk_norm = QkNorm::After;
+  EXPECT_THROW(check_laws(request), UsageError);
+  request.qk_norm = QkNorm::None;
   request.encoding = "roep";
   EXPECT_THROW(check_laws(request), UsageError);
 }

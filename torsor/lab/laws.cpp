@@ -61,6 +61,10 @@ std::vector<Law> check_laws(const LawsRequest& request) {
 }
 
 std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::uint64_t seed, QkNorm qk_norm) {
+  const Traits traits = whole->traits();
+  if (qk_norm == QkNorm::After && traits.moved_width != 0)
+    throw UsageError(str("laws: a norm after the moves has one gain for each of ", whole->dimensions().head_dim,
+                         " channels of a head, but the encoding makes heads of ", traits.moved_width));
   std::vector<Tester> testers;
   for (std::int64_t layer = 0; layer < whole->period(); ++layer) testers.emplace_back(whole, layer, seed, qk_norm);
   bool turns = false, adds = false;
@@ -72,7 +76,6 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
     } catch (const Refusal& refusal) {
       content = refusal.what();
     }
-  const Traits traits = whole->traits();
 
   std::vector<Law> laws;
   const auto add = [&](const std::string& name, const std::string& about, const std::string& unclaimed, double bound,

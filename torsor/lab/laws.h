@@ -37,7 +37,7 @@ struct Law {
 };
 
 /// All laws over random float64 cases, the worst over all layers of a pattern. Throws UsageError for an expression that
-/// is wrong or does not fit.
+/// is wrong or does not fit, and for a norm after moves that change the width of a head.
 std::vector<Law> check_laws(const LawsRequest& request);
 /// The same for an encoding that was made already.
 std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::uint64_t seed,
