@@ -165,6 +165,26 @@ TEST(GrapeM, PhasesGoBackWithTheCache) {
   }
 }
 
+// The sum before a token: the key's own rate counts, the query's does not.
+TEST(GrapeM, RatesAreExclusive) {
+  for (const char* text : {"grape-m(context=true)", "grape-m(context=true, per_head=true, link=softplus)",
+                           "grape-m(rank=4, context=true)"}) {
+    const auto logits = [&](double more) {
+      Started tokens(text, 8);
+      tokens.shaken();
+      tokens.options.x.select(1, 4).add_(more);
+      tokens.options.need_lse = true;
+      const at::Tensor units = at::eye(8, doubles()).expand({2, 2, 8, 8});
+      const Attended one = attend_full(tokens.q, tokens.k, units, *tokens.encoding, tokens.options);
+      return one.out.log() + one.lse.unsqueeze(3);
+    };
+    const at::Tensor change = (logits(3) - logits(0)).nan_to_num(0).abs().amax({0, 1});
+    for (std::int64_t i = 0; i < 8; ++i)
+      for (std::int64_t j = 0; j <= i; ++j)
+        EXPECT_EQ(change[i][j].item<double>() > 1e-9, j <= 4 && i > 4) << text << ' ' << i << ' ' << j;
+  }
+}
+
 // What is left of a prefix is an additive constant of the phases: no logit among the rest changes.
 TEST(GrapeM, ARemovedPrefixChangesNothing) {
   Started tokens("grape-m(context=true)", 12);

@@ -1,5 +1,5 @@
-// The additive encodings by their properties: what they equal exactly, the laws that they keep, identities of their
-// gradients, and the mistakes that are easily made with them.
+// The additive encodings by their properties: the laws that they keep, identities of their gradients, what a cache does
+// with them, and their words.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -7,72 +7,10 @@
 #include <functional>
 #include <limits>
 
-#include "tests/attention/call.h"
+#include "tests/attention/drawn.h"
 
 namespace torsor::attention_test {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-at::Tensor longs(const std::vector<std::int64_t>& values) { return at::tensor(values, at::TensorOptions(at::kLong)); }
-
-/// Tokens of one encoding with drawn trained tensors.
-struct Drawn {
-  std::shared_ptr<const Encoding> encoding;
-  at::Tensor q, k, v;
-  AttendOptions options;
-
-  Drawn(const std::string& expression, std::int64_t rows, std::int64_t tokens, at::ScalarType dtype = at::kDouble,
-        HeadCounts heads = {4, 2}, std::int64_t dim = 6) {
-    encoding = make_encoding(expression,
-                             {.heads = heads.heads, .kv_heads = heads.kv_heads, .head_dim = dim, .width = kCaseWidth});
-    at::manual_seed(11);
-    const auto normal = [&](std::vector<std::int64_t> shape) { return at::randn(shape, doubles()).to(dtype); };
-    q = normal({rows, heads.heads, tokens, dim});
-    k = normal({rows, heads.kv_heads, tokens, dim});
-    v = normal({rows, heads.kv_heads, tokens, dim});
-    options.x = normal({rows, tokens, kCaseWidth});
-    options.positions = at::arange(tokens, doubles()).view({1, tokens, 1}).expand({rows, tokens, 1});
-    for (const ParameterInfo& info : encoding->parameters(0))
-      options.parameters[info.name] = (at::randn(info.shape, doubles()) * 0.5).to(dtype);
-  }
-  at::Tensor& operator[](const std::string& name) { return options.parameters.at(name); }
-  Attended full(Path path = Path::Reference) const {
-    AttendOptions call = options;
-    call.path = path;
-    call.need_lse = true;
-    return attend_full(q, k, v, *encoding, call);
-  }
-  /// What is added to the logits, (B, H, T, T), -inf where hidden: weights of zero queries on unit values. Not for
-  /// gates of the query.
-  at::Tensor bias() const {
-    const std::int64_t tokens = k.size(2);
-    Drawn silent = *this;
-    silent.q = at::zeros_like(q);
-    silent.v = at::eye(tokens, k.options()).expand({k.size(0), k.size(1), tokens, tokens}).contiguous();
-    const Attended one = silent.full();
-    return one.out.log() + one.lse.unsqueeze(3);
-  }
-  KvCache cache(at::ScalarType dtype = at::kDouble) const {
-    return KvCache(encoding, {.capacity = k.size(2), .batch = k.size(0), .dtype = dtype});
-  }
-  AttendOptions part(std::int64_t first, std::int64_t count) const {
-    AttendOptions call = options;
-    call.positions = options.positions.narrow(1, first, count);
-    call.x = options.x.narrow(1, first, count);
-    if (options.documents.defined()) call.documents = options.documents.narrow(1, first, count);
-    return call;
-  }
-};
-
-double largest(const at::Tensor& tensor) { return tensor.abs().max().item<double>(); }
-
-/// The largest difference of two tensors with -inf in the same places.
-double apart(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor hidden = a.isinf();
-  if (!hidden.equal(b.isinf())) return std::numeric_limits<double>::infinity();
-  return largest(a.masked_fill(hidden, 0) - b.masked_fill(hidden, 0));
-}
 
 std::string message_of(const std::function<void()>& call) {
   try {
@@ -81,84 +19,6 @@ std::string message_of(const std::function<void()>& call) {
     return error.what();
   }
   return "";
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// What is recovered exactly
-
-TEST(Grape, WithoutAGateItIsAlibiBitForBit) {
-  for (const std::int64_t heads : {1, 4, 6}) {
-    const Drawn ours("grape-a", 2, 12, at::kDouble, {heads, heads}), alibi("alibi", 2, 12, at::kDouble, {heads, heads});
-    for (const bool causal : {true, false})
-      for (const Path path : {Path::Reference, Path::Auto}) {
-        AttendOptions options = ours.options;
-        options.causal = causal;
-        options.path = path;
-        EXPECT_TRUE(same_bits(attend(ours.q, ours.k, ours.v, *ours.encoding, options),
-                              attend(ours.q, ours.k, ours.v, *alibi.encoding, options)));
-      }
-  }
-  Drawn learned("grape-a(learn_slopes=true)", 1, 9);
-  learned["grape-a.log_slopes"] = at::tensor(learned.encoding->parameters(0).at(0).initial.values, doubles());
-  EXPECT_LE(row_error(learned.full().out, Drawn("alibi", 1, 9).full().out), 1e-14);
-}
-
-TEST(Grape, AForgetGateThatDoesNotChangeIsAlibi) {
-  Drawn fox("fox", 2, 40);
-  const Drawn alibi("alibi", 2, 40);
-  const at::Tensor slopes = at::tensor(alibi.encoding->slopes(), doubles());
-  fox["fox.weight"].zero_();
-  fox["fox.bias"] = -at::expm1(slopes).log();  // ln sigmoid(z) = -slope
-  EXPECT_LE(apart(fox.bias(), alibi.bias()), 1e-13);
-  EXPECT_LE(row_error(fox.full().out, alibi.full().out), 1e-13);
-}
-
-TEST(Grape, AGateThatDoesNotChangeIsAlibi) {
-  for (const std::string gate : {"k", "q", "qk"}) {
-    Drawn gated(str("grape-a(gate=", gate, ")"), 2, 20);
-    if (gate != "q") gated["grape-a.u"].zero_();
-    if (gate != "k") gated["grape-a.v"].zero_();
-    const double rate = std::log(2.0) * (gate == "qk" ? 2 : 1);  // softplus(0)
-    gated["grape-a.rho"].fill_(std::log(std::expm1(1 / rate)));
-    EXPECT_LE(row_error(gated.full().out, Drawn("alibi", 2, 20).full().out), 1e-13) << gate;
-  }
-}
-
-TEST(Grape, APathOfEqualEdgesIsAlibi) {
-  for (const char* variant : {"released", "paper", "relative"}) {
-    Drawn path(str("grape-ap(learn_alpha=true, variant=", variant, ")"), 2, 30);
-    const Drawn alibi("alibi", 2, 30);
-    path["grape-ap.weight"].zero_();
-    path["grape-ap.log_alpha"] = (at::tensor(alibi.encoding->slopes(), doubles()) / std::log(2.0)).log();
-    EXPECT_LE(row_error(path.full().out, alibi.full().out), 1e-13) << variant;
-  }
-}
-
-// Edges that do not depend on the query are forget gates.
-TEST(Grape, APathThatNoQueryChangesIsFox) {
-  const std::int64_t tokens = 25;
-  Drawn path("grape-ap(width=2, variant=relative, tie=none)", 1, tokens, at::kDouble, {1, 1});
-  Drawn fox("fox", 1, tokens, at::kDouble, {1, 1});
-  // All tokens at one place, the query's probe always (1, 1); the key's is (cos, sin) of an angle of its own, times
-  // sqrt 2 for its root mean square.
-  path.options.positions = at::zeros({1, tokens, 1}, doubles());
-  const at::Tensor angle = at::rand({tokens}, doubles()) * 3;
-  const double far = 1e4;  // long against the epsilon
-  const at::Tensor direction = at::stack({angle.cos(), angle.sin()}, 1) * far;
-  path.options.x = at::constant_pad_nd(direction, {0, kCaseWidth - 2}).unsqueeze(0);
-  path["grape-ap.weight"] = at::eye(kCaseWidth, doubles()).narrow(0, 0, 2).unsqueeze(0).contiguous();
-  // Row by row: the gate of token l as query i sees it is that of FoX with the logit z(i, l).
-  const double alpha = path.encoding->slopes().at(0);
-  const at::Tensor bias = path.bias()[0][0];
-  const at::Tensor z = direction.matmul((direction / far * std::sqrt(2.0)).t()) / 2;
-  for (const std::int64_t i : {0, 7, 24}) {
-    fox["fox.weight"].zero_(), fox["fox.bias"].zero_();
-    fox.options.x = at::constant_pad_nd(z[i].unsqueeze(1), {0, kCaseWidth - 1}).unsqueeze(0);
-    fox["fox.weight"][0][0] = 1;
-    const at::Tensor gates = fox.bias()[0][0][i] * alpha;
-    const at::Tensor seen = gates.narrow(0, 0, i + 1), found = bias[i].narrow(0, 0, i + 1);
-    EXPECT_LE(largest(seen - found) / std::max(1.0, largest(seen)), 1e-10) << i;
-  }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -216,7 +76,8 @@ TEST(Grape, RowsOfPathsCompose) {
 
 // The unipotent group law: at fixed content the penalty is proportional to the distance, wherever it begins.
 TEST(Grape, AGatedSlopeIsLinearInTheDistance) {
-  for (const char* expression : {"grape-a(gate=k)", "grape-a(gate=k, variant=paper)"}) {
+  for (const char* expression : {"grape-a(gate=k)", "grape-a(gate=k, variant=paper)", "grape-a(gate=q)",
+                                 "grape-a(gate=q, variant=paper)", "grape-a(gate=qk)"}) {
     Drawn gated(expression, 1, 11);
     const at::Tensor once = gated.bias();
     gated.options.positions = gated.options.positions + 1e5;
@@ -256,16 +117,6 @@ TEST(Grape, TheFusedKernelEqualsTheReferenceAtEveryNumberOfTokens) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Identities of gradients
-
-std::vector<at::Tensor> gradients(Drawn& call, const std::vector<std::string>& names, Path path = Path::Reference) {
-  std::vector<at::Tensor> leaves;
-  for (const std::string& name : names) {
-    at::Tensor& leaf = name == "q" ? call.q : name == "k" ? call.k : name == "x" ? call.options.x : call[name];
-    leaves.push_back(leaf = leaf.detach().clone().requires_grad_(true));
-  }
-  const at::Tensor out = call.full(path).out;
-  return torch::autograd::grad({out}, leaves, {at::randn(out.sizes(), doubles()).to(out.scalar_type())});
-}
 
 // No path leads over a row's first token: its gate and its probe are never used, as rows of softmax gradients sum to 0.
 TEST(Grape, TheFirstTokenHasNoEdge) {
@@ -323,213 +174,6 @@ TEST(Grape, TheSumOfPotentialsGradientsIsZero) {
   const at::Tensor du = torch::autograd::grad({out}, {u}, {at::randn_like(out)})[0];
   EXPECT_GT(largest(du), 1e-3);
   EXPECT_LE(largest(du.sum(-1)), 1e-13);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Mistakes that are easily made
-
-// ln(sigmoid(z)) by its parts is -inf from z = -745 on, and softplus by its parts infinite from 710 on.
-TEST(GrapeTraps, GatesFarFromZeroStayFinite) {
-  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
-    Drawn fox("fox", 1, 6, dtype);
-    fox["fox.weight"].zero_();
-    fox["fox.bias"] = at::tensor({-2000.0, -90.0, 0.0, 2000.0}, doubles()).to(dtype);
-    const at::Tensor bias = fox.bias()[0];
-    EXPECT_TRUE(fox.full().out.isfinite().all().item<bool>());
-    EXPECT_NEAR(bias[3][5][0].item<double>(), 0, 1e-12);
-    EXPECT_NEAR(bias[2][5][0].item<double>(), -5 * std::log(2.0), 2e-6);
-    const auto found = gradients(fox, {"fox.bias", "x"});
-    for (const at::Tensor& one : found) EXPECT_TRUE(one.isfinite().all().item<bool>());
-    Drawn gated("grape-a(gate=k, variant=paper)", 1, 6, dtype);
-    gated["grape-a.rho"].fill_(900);
-    gated["grape-a.u"].mul_(1e4);
-    EXPECT_TRUE(gated.full().out.isfinite().all().item<bool>());
-    for (const at::Tensor& one : gradients(gated, {"grape-a.u", "grape-a.rho", "k"}))
-      EXPECT_TRUE(one.isfinite().all().item<bool>());
-  }
-}
-
-// at::softplus answers its argument from 20 on, which is 2e-9 too little.
-TEST(GrapeTraps, TheScaleIsSmoothAtTwenty) {
-  Drawn gated("grape-a(gate=k, variant=paper)", 1, 3);
-  gated["grape-a.u"].zero_();
-  gated["grape-a.rho"].fill_(20.5);
-  const double omega = 20.5 + std::log1p(std::exp(-20.5));
-  EXPECT_NEAR(gated.bias()[0][0][2][0].item<double>() / (-2 * omega * std::log(2.0)), 1, 1e-14);
-}
-
-// The query's own gate counts, the key's does not.
-TEST(GrapeTraps, TheForgetGatesOfAQueryAreInclusive) {
-  Drawn fox("fox", 1, 8);
-  const at::Tensor before = fox.bias();
-  fox.options.x = fox.options.x.clone();
-  fox.options.x.select(1, 4).add_(1);
-  const at::Tensor change = (fox.bias() - before)[0].select(0, 0).nan_to_num(0);
-  for (std::int64_t i = 0; i < 8; ++i)
-    for (std::int64_t j = 0; j <= i; ++j)
-      EXPECT_EQ(std::abs(change[i][j].item<double>()) > 1e-9, j < 4 && i >= 4) << i << ' ' << j;
-}
-
-TEST(GrapeTraps, ABiasIsNotScaled) {
-  for (const char* expression : {"fox", "grape-a(gate=k)", "grape-a", "grape-ap"}) {
-    Drawn call(expression, 1, 9);
-    const at::Tensor bias = call.bias();
-    call.options.scale = 0.01;
-    EXPECT_LE(apart(call.bias(), bias), 1e-14) << expression;
-    call.options.scale = 7;
-    EXPECT_LE(apart(call.bias(), bias), 1e-14) << expression;
-  }
-}
-
-// A gate reads q and k as they are before any rotation.
-TEST(GrapeTraps, GatesReadUnmovedTokens) {
-  for (const char* gate : {"k", "q", "qk"}) {
-    const auto logits = [&](const std::string& expression) {
-      Drawn call(expression, 1, 9);
-      call.options.positions = call.options.positions + 1000;
-      call.v = at::eye(9, doubles()).expand({1, 2, 9, 9}).contiguous();
-      const Attended one = call.full();
-      return one.out.log() + one.lse.unsqueeze(3);
-    };
-    const std::string gated = str("grape-a(gate=", gate, ")");
-    const at::Tensor alone = logits(gated) - logits("none"), turned = logits("rope + " + gated) - logits("rope");
-    EXPECT_LE(largest((alone - turned).nan_to_num(0)), 1e-12) << gate;
-    EXPECT_GT(largest(alone.nan_to_num(0)), 1e-2);
-  }
-}
-
-// What a pad holds must not enter a sum, and a document's path begins anew: x of padding and of the first document are
-// spoilt, the second document does not notice. That numbers are right is the spine's business.
-TEST(GrapeTraps, PaddingAndOtherDocumentsAddNothing) {
-  for (const char* expression : {"fox", "grape-a(gate=qk)", "grape-ap", "grape-ap(variant=paper)", "grape-ap(tie=v)"}) {
-    SCOPED_TRACE(expression);
-    Drawn call(expression, 1, 12);
-    call.options.documents = longs({-1, -1, 0, 0, 0, -1, 1, 1, 1, -1, 1, 1}).view({1, 12});
-    call.options.positions = at::tensor({0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 0.0, 3.0, 4.0}, doubles());
-    call.options.positions = call.options.positions.view({1, 12, 1});
-    const at::Tensor clean = call.full().out;
-    Drawn dirty = call;
-    const at::Tensor other = call.options.documents.ne(1);
-    dirty.options.x = call.options.x.masked_fill(other.unsqueeze(2), 50);
-    dirty.k = call.k.masked_fill(other.view({1, 1, 12, 1}), 50);
-    dirty.v = call.v.masked_fill(other.view({1, 1, 12, 1}), 50);
-    const at::Tensor found = dirty.full().out;
-    for (const std::int64_t t : {6, 7, 8, 10, 11})
-      EXPECT_TRUE(same_bits(found.narrow(2, t, 1), clean.narrow(2, t, 1))) << t;
-    const at::Tensor padding = call.options.documents.eq(-1);
-    dirty.options.x = call.options.x.masked_fill(padding.unsqueeze(2), kNaN);
-    EXPECT_TRUE(dirty.full().out.narrow(2, 6, 6).isfinite().all().item<bool>());
-  }
-}
-
-// A text of two documents whose first comes back: the gates between do not count.
-TEST(GrapeTraps, ADocumentThatComesBackGoesOn) {
-  for (const char* expression : {"fox", "grape-ap"}) {
-    Drawn call(expression, 1, 9);
-    call.options.documents = longs({0, 0, 0, 1, 1, 1, 0, 0, 0}).view({1, 9});
-    call.options.positions = at::tensor({0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0}, doubles()).view({1, 9, 1});
-    const at::Tensor own = longs({0, 1, 2, 6, 7, 8});
-    Drawn alone = call;
-    for (at::Tensor* tensor : {&alone.q, &alone.k, &alone.v}) *tensor = tensor->index_select(2, own);
-    alone.options.x = call.options.x.index_select(1, own);
-    alone.options.positions = call.options.positions.index_select(1, own);
-    alone.options.documents = at::Tensor();
-    const at::Tensor wanted = alone.full().out;
-    EXPECT_LE(row_error(call.full().out.index_select(2, own), wanted), 1e-13) << expression;
-    KvCache cache = call.cache();
-    std::vector<at::Tensor> steps;
-    for (std::int64_t t = 0; t < 9; ++t)
-      steps.push_back(
-          cache.attend(call.q.narrow(2, t, 1), call.k.narrow(2, t, 1), call.v.narrow(2, t, 1), call.part(t, 1)).out);
-    EXPECT_LE(row_error(at::cat(steps, 2).index_select(2, own), wanted), 1e-13) << expression;
-  }
-}
-
-// Total minus running sum loses digits where they count; a suffix sum keeps them: the 64 nearest of 4096 keys.
-TEST(GrapeTraps, NearKeysAreExactHoweverLongThePath) {
-  const std::int64_t tokens = 4096, near = 64;
-  for (const char* expression : {"grape-ap", "fox"}) {
-    Drawn wide(expression, 1, tokens, at::kDouble, {1, 1}, 8);
-    Drawn narrow(expression, 1, tokens, at::kFloat, {1, 1}, 8);
-    const auto nearest = [&](const Drawn& call, Path path) {
-      AttendOptions options = call.options;
-      options.path = path;
-      options.need_lse = true;
-      options.query_positions = call.options.positions.narrow(1, tokens - 1, 1);
-      at::Tensor v = at::zeros({1, 1, tokens, near}, call.k.options());
-      v.narrow(2, tokens - near, near).copy_(at::eye(near, call.k.options()));
-      const Attended one = attend_full(at::zeros({1, 1, 1, 8}, call.q.options()), call.k, v, *call.encoding, options);
-      return one.out.to(at::kDouble).log() + one.lse.to(at::kDouble).unsqueeze(3);
-    };
-    const at::Tensor wanted = nearest(wide, Path::Reference);
-    // What float32 can say of a bias of this size, and of a weight.
-    const double bound = 1e-5 + 1e-6 * largest(wanted);
-    for (const Path path : {Path::Reference, Path::Fused}) {
-      const at::Tensor found = nearest(narrow, path), close = wanted.gt(-40);
-      EXPECT_LE(largest((found - wanted).masked_fill(close.logical_not(), 0)), bound) << expression;
-    }
-  }
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// A million tokens
-
-TEST(GrapeLong, PotentialsOfAMillionTokensKeepTheirPrecision) {
-  const std::int64_t tokens = 1'000'000, chunk = 65'536;
-  const auto encoding = make_encoding("fox", {.heads = 1, .head_dim = 2, .width = 1});
-  const NamedTensors parameters = {{"fox.weight", at::ones({1, 1})}, {"fox.bias", at::zeros({1})}};
-  at::manual_seed(5);
-  const at::Tensor x = at::randn({1, tokens, 1});  // float32
-  const auto arrive = [&](std::int64_t first, std::int64_t count, NamedTensors& state) {
-    Question question;
-    question.parameters = &parameters;
-    question.x = x.narrow(1, first, count);
-    question.k = at::zeros({1, 1, count, 2});
-    question.key.positions = at::arange(first, first + count, doubles()).view({1, count, 1});
-    return encoding->arrive(question, state).at("fox.potential").flatten();
-  };
-  NamedTensors whole, parts;
-  const at::Tensor potential = arrive(0, tokens, whole);
-  EXPECT_EQ(potential.scalar_type(), at::kDouble);
-  // The same logarithms, summed in extended precision over the last 256 tokens.
-  const float* gate = x.const_data_ptr<float>();
-  const double* u = potential.const_data_ptr<double>();
-  long double sum = 0;
-  double worst = 0;
-  for (std::int64_t j = tokens - 1; j >= tokens - 256; --j) {
-    worst = std::max(worst, std::abs(u[tokens - 1] - u[j] - static_cast<double>(sum)));
-    const long double z = gate[j];
-    sum += z < 0 ? z - std::log1p(std::exp(z)) : -std::log1p(std::exp(-z));
-  }
-  EXPECT_LT(u[tokens - 1], -7e5);
-  EXPECT_LE(worst, 1e-7);  // a running sum in float32 is 0.2 off here
-  // In chunks, as a cache gets them: the same differences.
-  std::vector<at::Tensor> pieces;
-  for (std::int64_t first = 0; first < tokens; first += chunk)
-    pieces.push_back(arrive(first, std::min(chunk, tokens - first), parts));
-  const at::Tensor chunked = at::cat(pieces);
-  EXPECT_LE(largest((chunked - potential).narrow(0, tokens - 256, 256) - (chunked - potential)[tokens - 1]), 1e-8);
-
-  // Through attention: the weights of the nearest keys under a query of zeros are their biases.
-  at::Tensor v = at::zeros({1, 1, tokens, 16});
-  v.narrow(2, tokens - 16, 16).copy_(at::eye(16));
-  for (const Path path : {Path::Reference, Path::Fused}) {
-    AttendOptions options;
-    options.parameters = parameters;
-    options.x = x;
-    options.path = path;
-    options.need_lse = true;
-    const Attended one = attend_full(at::zeros({1, 1, 1, 2}), at::zeros({1, 1, tokens, 2}), v, *encoding, options);
-    const at::Tensor bias = (one.out.to(at::kDouble).log() + one.lse.to(at::kDouble).unsqueeze(3)).flatten();
-    EXPECT_LE(largest(bias - (potential[tokens - 1] - potential.narrow(0, tokens - 16, 16))), 5e-6);
-  }
-}
-
-// The rotation of a probe a million tokens in: a float32 angle there is 2e-2 off.
-TEST(GrapeLong, ProbesOfAMillionTokensAreTurnedExactly) {
-  Drawn wide("grape-ap", 1, 8), narrow("grape-ap", 1, 8, at::kFloat);
-  wide.options.positions = narrow.options.positions = wide.options.positions + 1e6 - 0.5;
-  EXPECT_LE(apart(narrow.bias().to(at::kDouble), wide.bias()), 5e-6);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

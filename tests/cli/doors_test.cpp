@@ -103,6 +103,24 @@ TEST(CliDoors, JsonIsOneDocumentAndNothingElse) {
   }
 }
 
+// What an encoding does not claim may fail without failing the command.
+TEST(CliDoors, LawsSeeANormBehindTheRotation) {
+  for (const auto& [norm, verdict] : {std::pair{"none", "holds"}, {"before", "holds"}, {"after", "does not hold"}}) {
+    const Ran ran = run({"laws", "rope", "--head-dim", "8", "--qk-norm", norm, "--json"});
+    EXPECT_EQ(ran.code, 0) << norm << "\n" << ran;
+    const Json json = parse_json(ran.out, norm);
+    EXPECT_EQ(json.at("qk_norm"), norm);
+    int seen = 0;
+    for (const Json& law : json.at("laws")) {
+      if (law.at("law") != "relative") continue;
+      ++seen;
+      EXPECT_EQ(law.at("verdict"), verdict) << norm;
+      EXPECT_EQ(law.at("claimed").get<bool>(), std::string(norm) != "after");
+    }
+    EXPECT_EQ(seen, 1) << norm;
+  }
+}
+
 TEST(CliDoors, EvalDumpsTheLogitsOfTheFirstWindow) {
   const TestFolder folder;
   const std::string text = folder.put("other.txt", tiny_text(200));

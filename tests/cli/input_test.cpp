@@ -81,6 +81,7 @@ TEST(CliInput, ExpressionsAndOptionsThatMeanNothing) {
            Case{{"values", "rope(base=0)"}, {"base"}},
            Case{{"values", "rope", "--head-dim", "7"}, {"7"}},
            Case{{"laws", "roep"}, {"roep"}},
+           Case{{"laws", "rope", "--qk-norm", "beside"}, {"--qk-norm", "beside", "before"}},
            Case{{"values", "rope", "--out", folder / "o"}, {"values", "--out"}},
            Case{{"laws", "rope", "--out", folder / "o"}, {"laws", "--out"}},
            Case{{"encodings", "--out", folder / "o"}, {"encodings", "--out"}},

@@ -5,6 +5,7 @@
 #include "tests/group/golden.h"
 #include "torsor/base/error.h"
 #include "torsor/group/basis.h"
+#include "torsor/group/coefficients.h"
 #include "torsor/group/laws.h"
 #include "torsor/group/mixture.h"
 #include "torsor/group/phase.h"
@@ -307,6 +308,79 @@ TEST(Gradients, SharedPhasesAreFlat) {
     EXPECT_LE(largest_error(g[1].select(2, t), later), 1e-12);
     later = later + g[0].select(2, t);
   }
+}
+
+// What a backward pass written by hand needs of a plane and of a gate: angles from the turned output alone, rates from
+// sums over later phases.
+TEST(Gradients, OfAnAngleAndOfAGate) {
+  at::manual_seed(13);
+  const at::Tensor x = normal({1, 1, 6, 8}), gy = normal({1, 1, 6, 8}), angle = leaf(normal({1, 1, 6, 4}) * 5);
+  for (const Layout layout : {Layout::Half, Layout::Interleaved}) {
+    const at::Tensor y = turn_planes(x, angle, layout);
+    const at::Tensor found = torch::autograd::grad({y}, {angle}, {gy})[0];
+    for (std::int64_t p = 0; p < 4; ++p) {
+      const std::int64_t first = layout == Layout::Half ? p : 2 * p,
+                         second = layout == Layout::Half ? p + 4 : 2 * p + 1;
+      const at::Tensor wanted = gy.select(3, second) * y.select(3, first) - gy.select(3, first) * y.select(3, second);
+      EXPECT_LE(largest_error(found.select(3, p), wanted.detach()), 1e-13);
+    }
+  }
+  const at::Tensor gate = leaf(normal({1, 1, 6}) * 20), of_phase = normal({1, 1, 6});
+  for (const PhaseLink link : {PhaseLink::Released, PhaseLink::Softplus}) {
+    const at::Tensor phase = running_sums(phase_rate(gate, link), at::zeros({1, 1}, at::kDouble)).before;
+    const at::Tensor found = torch::autograd::grad({phase}, {gate}, {of_phase})[0];
+    double later = 0;
+    for (std::int64_t t = 5; t >= 0; --t) {
+      const double a = gate[0][0][t].item<double>(), rate = 1 / (1 + std::exp(-a / 16));
+      const double slope = link == PhaseLink::Released ? rate * (1 - rate) / 16 : 1 / (1 + std::exp(-a));
+      EXPECT_NEAR(found[0][0][t].item<double>(), later * slope, 1e-13);
+      later += of_phase[0][0][t].item<double>();
+    }
+  }
+}
+
+// The derivatives lose all their digits below w = 1 where the formulas are used there, and a guard at 1e-4 is too late.
+TEST(Gradients, CoefficientsKeepTheirDigitsAtEveryAngle) {
+  std::vector<double> w = {0, 1e-30, 1e-12, 1e-8, 1e-4, 0.01, 0.3, 0.999, 1, 1.001, 2, 5, 9.87, 20, 30};
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+    const at::Tensor given = numbers(w).to(dtype);
+    const Coefficients found = coefficients(given, true);
+    for (std::int64_t i = 0; i < given.numel(); ++i) {
+      // Sums of the series in extended precision: w^k / (2k + 1)! and so on, with the sign of k.
+      const long double value = given[i].item<double>();
+      long double g1 = 0, g2 = 0, slope1 = 0, slope2 = 0, term = 1;  // term: (-w)^k / (2k + 1)!
+      for (int k = 0; k < 40; ++k) {
+        const long double n = 2 * k;
+        g1 += term;
+        g2 += term / (n + 2);
+        slope1 -= static_cast<long double>(k + 1) * term / ((n + 2) * (n + 3));
+        slope2 -= static_cast<long double>(k + 1) * term / ((n + 2) * (n + 3) * (n + 4));
+        term *= -value / ((n + 2) * (n + 3));
+      }
+      for (const auto& [tensor, wanted] :
+           {std::pair{found.g1, g1}, {found.g2, g2}, {found.slope1, slope1}, {found.slope2, slope2}}) {
+        const double size = std::max(std::fabs(static_cast<double>(wanted)), value <= 1 ? 0 : 0.1);
+        EXPECT_NEAR(tensor[i].item<double>(), static_cast<double>(wanted), (dtype == at::kDouble ? 1e-14 : 2e-6) * size)
+            << "w " << w[static_cast<std::size_t>(i)];
+      }
+    }
+  }
+}
+
+// (a.a)(b.b) - (a.b)^2 is negative in float64 for such vectors; the gauge never is, and keeps to what they span.
+TEST(Gradients, NearlyParallelVectorsSpanAPositiveArea) {
+  at::manual_seed(14);
+  int negative = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    const at::Tensor a = normal({1, 8}), p = normal({1, 8}), b = 1.5 * a + 1e-9 * p;
+    const double aa = a.square().sum().item<double>(), ab = (a * b).sum().item<double>();
+    negative += aa * b.square().sum().item<double>() - ab * ab < 0;
+    const PlaneGauge gauge = fix_gauge(a, b);
+    const double area = (gauge.alpha * gauge.beta).item<double>(), along = (a * p).sum().item<double>();
+    const double wanted = 1e-18 * (aa * p.square().sum().item<double>() - along * along);
+    EXPECT_NEAR(area / wanted, 1, 1e-5);  // what b itself has left of 1e-9
+  }
+  EXPECT_GT(negative, 0);
 }
 
 // Chunks go on where the last one stopped, to the same bits; sums of a million rates stay exact to float64.

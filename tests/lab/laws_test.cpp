@@ -28,6 +28,26 @@ std::map<std::string, Law> laws_of(const std::string& encoding, std::int64_t hea
   return by_name(check_laws(request));
 }
 
+std::map<std::string, Law> laws_of(const std::string& encoding, QkNorm qk_norm) {
+  LawsRequest request;
+  request.encoding = encoding;
+  request.head_dim = 16;
+  request.qk_norm = qk_norm;
+  return by_name(check_laws(request));
+}
+
+void expect_claims_hold(const std::map<std::string, Law>& laws) {
+  EXPECT_EQ(laws.size(), 16u);
+  for (const auto& [name, law] : laws) {
+    EXPECT_TRUE(!law.claimed || law.holds) << name << ": worst " << law.worst.value_or(-1) << " " << law.note;
+    if (law.claimed) {
+      EXPECT_TRUE(law.worst.has_value()) << name << ": " << law.note;
+    } else {
+      EXPECT_FALSE(law.note.empty()) << name;
+    }
+  }
+}
+
 TEST(Laws, WhatIsClaimedHolds) {
   for (const char* encoding :
        {"none",
@@ -87,16 +107,7 @@ TEST(Laws, WhatIsClaimedHolds) {
         "heads(rope * 1, alibi * 2)",
         "layers(rope * 1, none * 1, alibi + t5)"}) {
     SCOPED_TRACE(encoding);
-    const auto laws = laws_of(encoding);
-    EXPECT_EQ(laws.size(), 14u);
-    for (const auto& [name, law] : laws) {
-      EXPECT_TRUE(!law.claimed || law.holds) << name << ": worst " << law.worst.value_or(-1) << " " << law.note;
-      if (law.claimed) {
-        EXPECT_TRUE(law.worst.has_value()) << name << ": " << law.note;
-      } else {
-        EXPECT_FALSE(law.note.empty()) << name;
-      }
-    }
+    expect_claims_hold(laws_of(encoding));
   }
 }
 
@@ -139,6 +150,67 @@ TEST(Laws, WhatIsNotClaimedIsMeasured) {
   EXPECT_EQ(verdict(laws_of("yarn(rope, factor=4)").at("norm")), "holds");  // up to the magnitude
 }
 
+// Rows of paths compose with edges of their own; rows compose with each other only where no query weighs the edges.
+TEST(Laws, PathsComposeAlongARowAndPotentialsOverRows) {
+  for (const char* encoding : {"alibi", "grape-a", "fox", "alibi + fox", "rope + fox", "heads(fox * 2, rope * 2)"})
+    for (const char* name : {"row composition", "chaining"})
+      EXPECT_EQ(verdict(laws_of(encoding).at(name)), "holds") << encoding << ' ' << name;
+  for (const char* encoding : {"grape-ap", "grape-ap(variant=paper)", "grape-ap(variant=relative)", "grape-ap(tie=q)",
+                               "grape-ap(tie=k)", "grape-ap(tie=v)", "fox + grape-ap"}) {
+    const auto laws = laws_of(encoding);
+    EXPECT_EQ(verdict(laws.at("row composition")), "holds") << encoding;
+    const Law law = laws.at("chaining");
+    EXPECT_EQ(verdict(law), "does not hold") << encoding;
+    EXPECT_FALSE(law.claimed) << encoding;
+    EXPECT_GT(law.worst.value_or(0), 1e-3) << encoding;
+    EXPECT_NE(law.note.find("a path of its own"), std::string::npos) << law.note;
+  }
+  for (const char* encoding : {"grape-a(gate=k)", "grape-a(gate=qk)"})
+    for (const char* name : {"row composition", "chaining"}) {
+      const Law law = laws_of(encoding).at(name);
+      EXPECT_EQ(verdict(law), "does not hold") << encoding << ' ' << name;
+      EXPECT_FALSE(law.claimed) << encoding << ' ' << name;
+    }
+  EXPECT_EQ(verdict(laws_of("t5").at("chaining")), "does not hold");
+  EXPECT_EQ(verdict(laws_of("kerple").at("chaining")), "does not hold");
+  for (const char* encoding : {"rope", "txl", "cope"}) {
+    const Law law = laws_of(encoding).at("chaining");
+    EXPECT_EQ(verdict(law), "not claimed") << encoding;
+    EXPECT_FALSE(law.worst.has_value()) << encoding;
+  }
+}
+
+// Gains that stand behind the turning weigh a plane's channels differently: offsets are no longer all that counts.
+TEST(Laws, ANormBehindTheRotationBreaksTheRelativeLaw) {
+  for (const char* encoding : {"rope", "grape-m", "grape-m(rank=4)", "rope + alibi", "heads(rope * 1, alibi * 2)"}) {
+    EXPECT_EQ(verdict(laws_of(encoding, QkNorm::Before).at("relative")), "holds") << encoding;
+    const auto after = laws_of(encoding, QkNorm::After);
+    for (const char* name : {"relative", "identity"}) {
+      const Law law = after.at(name);
+      EXPECT_EQ(verdict(law), "does not hold") << encoding << ' ' << name;
+      EXPECT_FALSE(law.claimed) << encoding << ' ' << name;
+      EXPECT_GT(law.worst.value_or(0), 1e-2) << encoding << ' ' << name;
+      EXPECT_NE(law.note.find("gains of a norm"), std::string::npos) << law.note;
+    }
+    // The turning itself is what it was.
+    for (const char* name : {"composition", "inverse", "norm"})
+      EXPECT_EQ(verdict(after.at(name)), "holds") << encoding << ' ' << name;
+  }
+  for (const char* encoding : {"none", "alibi", "fox", "grape-a(gate=qk)"})
+    EXPECT_EQ(verdict(laws_of(encoding, QkNorm::After).at("relative")), "holds") << encoding;
+}
+
+TEST(Laws, WhatIsClaimedHoldsWithANorm) {
+  for (const QkNorm norm : {QkNorm::Before, QkNorm::After})
+    for (const char* encoding :
+         {"none", "rope", "xpos(scale_base=16)", "dynamic(rope, factor=2)", "yarn(rope, factor=4)", "txl",
+          "cope(length=4)", "fox", "grape-a(gate=qk)", "grape-ap(tie=k)", "grape-ap(tie=q)", "grape-m(rank=6)",
+          "grape-m(basis=cayley)", "grape-m(context=true)", "layers(rope * 1, none * 1, alibi + t5)"}) {
+      SCOPED_TRACE(str(encoding, norm == QkNorm::Before ? ", before" : ", after"));
+      expect_claims_hold(laws_of(encoding, norm));
+    }
+}
+
 TEST(Laws, HeadsFollowTheExpression) {
   EXPECT_EQ(verdict(laws_of("heads(alibi * 3, t5 * 4)").at("streaming")), "holds");
   LawsRequest request;
@@ -151,6 +223,11 @@ TEST(Laws, HeadsFollowTheExpression) {
   EXPECT_EQ(verdict(by_name(check_laws(request)).at("chunked")), "holds");
   request.head_dim = 7;
   EXPECT_THROW(check_laws(request), UsageError);
+  request.head_dim = 16;
+  request.encoding = "tape(rope, block=3)";
+  request.qk_norm = QkNorm::After;
+  EXPECT_THROW(check_laws(request), UsageError);
+  request.qk_norm = QkNorm::None;
   request.encoding = "roep";
   EXPECT_THROW(check_laws(request), UsageError);
 }
@@ -266,6 +343,13 @@ TEST(LawsNotice, ABiasThatLooksWhereItMustNot) {
   laws = laws_of(std::make_shared<Biased>([&](const Question& q) { return key_positions(q); }));
   EXPECT_EQ(verdict(laws.at("penalty")), "does not hold");
   EXPECT_EQ(verdict(laws.at("falling")), "does not hold");
+  // The token itself: what stands between two keys is no sum of what the tokens between say.
+  laws = laws_of(std::make_shared<Biased>([&](const Question& q) {
+    if (!q.x.defined() || q.x.size(1) != q.key.tokens()) return key_positions(q) * 0;
+    return q.x.select(2, 0).unsqueeze(1);
+  }));
+  EXPECT_EQ(verdict(laws.at("row composition")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("chaining")), "does not hold");
   // The row of the batch.
   laws = laws_of(std::make_shared<Biased>([&](const Question& q) {
     return key_positions(q) * at::arange(q.key.positions.size(0), at::kDouble).view({-1, 1, 1});

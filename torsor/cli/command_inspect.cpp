@@ -122,17 +122,22 @@ int run_laws(LawsRequest request, const CommonOptions& common) {
     one["note"] = law.note;
     list.push_back(one);
   }
+  const std::string norm = request.qk_norm == QkNorm::Before  ? "before"
+                           : request.qk_norm == QkNorm::After ? "after"
+                                                              : "none";
   if (common.json) {
     Json json;
     json["encoding"] = print(parse(request.encoding));
+    json["qk_norm"] = norm;
     json["laws"] = list;
     std::cout << json_text(json, 1) << "\n";
     return broken ? 1 : 0;
   }
-  std::cout << print(parse(request.encoding)) << ": worst error over random cases in float64\n";
+  std::cout << print(parse(request.encoding)) << (norm == "none" ? "" : ", QK-norm " + norm + " the moves")
+            << ": worst error over random cases in float64\n";
   for (const Law& law : laws) {
     const std::string worst = law.worst ? short_number(*law.worst) : "-";
-    std::cout << "  " << std::left << std::setw(13) << law.name << " " << std::setw(14) << verdict(law) << " "
+    std::cout << "  " << std::left << std::setw(15) << law.name << " " << std::setw(14) << verdict(law) << " "
               << std::setw(9) << worst << " " << law.about << (law.note.empty() ? "" : " (" + law.note + ")") << "\n";
   }
   return broken ? 1 : 0;
@@ -140,10 +145,12 @@ int run_laws(LawsRequest request, const CommonOptions& common) {
 
 void add_laws(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto request = std::make_shared<LawsRequest>();
+  auto norm = std::make_shared<std::string>("none");
   CLI::App* command = app.add_subcommand("laws", "which laws hold, with the worst error found");
   command->footer(
       "Exits with 1 when a law that the encoding claims does not hold.\n"
-      "Example: torsor laws 'rope + alibi' --head-dim 32");
+      "Example: torsor laws 'rope + alibi' --head-dim 32\n"
+      "Example: torsor laws rope --qk-norm after");
   command->add_option("expression", request->encoding, "an encoding")->required();
   command->add_option("--head-dim", request->head_dim, "channels of a head")
       ->check(whole_number(1, kMostHeads))
@@ -153,8 +160,17 @@ void add_laws(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--kv-heads", request->kv_heads, "key heads")->check(whole_number(1, kMostHeads));
   command->add_option("--train-length", request->train_length, "the model's training length; left out: a short one")
       ->check(whole_number(1));
-  command->callback(
-      [&common, &chosen, request] { chosen = [&common, request] { return run_laws(*request, common); }; });
+  command
+      ->add_option("--qk-norm", *norm,
+                   "normalise q and k a head, with random gains, before or after the encoding moves them")
+      ->check(CLI::IsMember({"none", "before", "after"}))
+      ->capture_default_str();
+  command->callback([&common, &chosen, request, norm] {
+    chosen = [&common, request, norm] {
+      request->qk_norm = *norm == "before" ? QkNorm::Before : *norm == "after" ? QkNorm::After : QkNorm::None;
+      return run_laws(*request, common);
+    };
+  });
 }
 
 // --------------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ struct Coefficients {
 
 /// `w` of any shape, at least 0, float32 or float64; the answers are as w. A Horner series for w <= 1, the formulas
 /// above it: the usual border of 1e-4 is far too low for the derivatives, which lose all their digits below it.
-/// Largest relative error 1e-14 in float64, 2e-6 in float32 (of the value or 1e-3, whichever is larger).
+/// Largest error 1e-14 in float64, 2e-6 in float32: of the value up to w = 1, above it of the value or of 0.1,
+/// whichever is larger (the functions have zeros there, where the rounding of sqrt w is what remains).
 Coefficients coefficients(const at::Tensor& w, bool slopes);
 
 }  // namespace torsor::group

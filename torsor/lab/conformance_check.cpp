@@ -104,7 +104,8 @@ bool alike(const Lengths& values) { return std::equal(values.begin() + 1, values
 
 class ThroughCache {
  public:
-  ThroughCache(const ConformanceCase& c, std::shared_ptr<const Encoding> encoding, at::ScalarType dtype, std::int64_t n)
+  ThroughCache(const ConformanceCase& c, std::shared_ptr<const Encoding> encoding, at::ScalarType dtype, std::int64_t n,
+               const AfterMoves& after_moves)
       : c_(c),
         n_(n),
         options_(common_options(c, dtype)),
@@ -120,6 +121,7 @@ class ThroughCache {
                                      .value_dim = c.v.size(3),
                                      .dtype = dtype}),
         have_(static_cast<std::size_t>(c.q.size(0)), 0) {
+    options_.after_moves = after_moves;
     for (std::int64_t b = 0; b < c.q.size(0); ++b)
       length_.push_back(c.key_lengths.defined() ? c.key_lengths[b].item<std::int64_t>() : c.k.size(2));
   }
@@ -304,13 +306,15 @@ std::shared_ptr<const Encoding> encoding_of(const ConformanceCase& c) {
   }
 }
 
-NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at::ScalarType dtype, Path path) {
+NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at::ScalarType dtype, Path path,
+                          const AfterMoves& after_moves) {
   const bool gradients = c.grad_out.defined();
   const auto leaf = [&](const at::Tensor& tensor, at::ScalarType type) {
     return tensor.to(type).detach().clone().requires_grad_(gradients);
   };
   AttendOptions options = whole_options(c, dtype);
   options.path = path;
+  options.after_moves = after_moves;
   std::vector<std::pair<std::string, at::Tensor>> leaves = {
       {"grad.q", leaf(c.q, dtype)}, {"grad.k", leaf(c.k, dtype)}, {"grad.v", leaf(c.v, dtype)}};
   if (c.x.defined()) leaves.emplace_back("grad.x", options.x = leaf(c.x, dtype));
@@ -334,9 +338,9 @@ NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at
 }
 
 NamedTensors compute_through_cache(const ConformanceCase& c, std::shared_ptr<const Encoding> encoding,
-                                   at::ScalarType dtype, std::int64_t tokens) {
+                                   at::ScalarType dtype, std::int64_t tokens, const AfterMoves& after_moves) {
   const at::NoGradGuard no_gradient;
-  return ThroughCache(c, std::move(encoding), dtype, tokens).run();
+  return ThroughCache(c, std::move(encoding), dtype, tokens, after_moves).run();
 }
 
 CaseResult check_case(const ConformanceCase& c, CheckPath path, const std::string& dtype) {

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,15 +40,20 @@ CaseResult check_case(const ConformanceCase& c, CheckPath path, const std::strin
 /// The encoding of a case, made for the case's own sizes. Throws Error, naming the case, when the case itself is wrong.
 std::shared_ptr<const Encoding> encoding_of(const ConformanceCase& c);
 
+/// As in AttendOptions: what stands behind the moves of q and k, such as a norm; empty = nothing. Cases say nothing of
+/// it.
+using AfterMoves = std::function<at::Tensor(const at::Tensor&, Role)>;
+
 /// What attention computes for a case without the cache: "out", "lse", "carried", "embedding", "grad...". Tensors that
 /// nothing depends on have no gradient and are left out; without grad_out there are none. `encoding` is that of all
 /// layers; c.encoding is not read.
-NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at::ScalarType dtype, Path path);
+NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at::ScalarType dtype, Path path,
+                          const AfterMoves& after_moves = {});
 
 /// "out" and "lse" through a KV cache, `tokens` at a time. Where what a token gives depends on later tokens (no causal
 /// order, frequencies that depend on the length), all keys are appended before the first query is read.
 NamedTensors compute_through_cache(const ConformanceCase& c, std::shared_ptr<const Encoding> encoding,
-                                   at::ScalarType dtype, std::int64_t tokens);
+                                   at::ScalarType dtype, std::int64_t tokens, const AfterMoves& after_moves = {});
 
 /// Why this version cannot compute a case ("this version has no encoding 'fox'"); empty when it can.
 std::string not_in_this_version(const ConformanceCase& c);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "torsor/encoding/registry.h"
+#include "torsor/model/config.h"
 
 namespace torsor {
 
@@ -19,12 +20,13 @@ struct LawsRequest {
   std::int64_t kv_heads = 0;
   std::int64_t train_length = 0;  ///< 0 = a short one
   std::uint64_t seed = 0;
+  QkNorm qk_norm = QkNorm::None;  ///< RMS norm of q and k a head with drawn gains, before or after the moves
 };
 
 struct Law {
   std::string name;   ///< "identity", "composition", "inverse", "norm", "relative", "streaming", "chunked",
                       ///< "left-padded", "packed", "causality", "nothing seen", "penalty",
-                      ///< "falling", "batch order"
+                      ///< "falling", "row composition", "chaining", "batch order"
   std::string about;  ///< what it says
   bool claimed = true;
   bool holds = false;
@@ -35,10 +37,11 @@ struct Law {
 };
 
 /// All laws over random float64 cases, the worst over all layers of a pattern. Throws UsageError for an expression that
-/// is wrong or does not fit.
+/// is wrong or does not fit, and for a norm after moves that change the width of a head.
 std::vector<Law> check_laws(const LawsRequest& request);
 /// The same for an encoding that was made already.
-std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::uint64_t seed);
+std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::uint64_t seed,
+                            QkNorm qk_norm = QkNorm::None);
 
 /// "holds"; "does not hold", claimed or not; or "not claimed", where nothing was measured or the cases show no error.
 std::string verdict(const Law& law);

@@ -1,0 +1,102 @@
+// What the laws are measured with: random cases of one layer, and the largest error of each law. Part of laws.cpp, for
+// it alone.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "torsor/base/random.h"
+#include "torsor/lab/conformance_check.h"
+#include "torsor/model/config.h"
+
+namespace torsor::law {
+
+inline constexpr std::int64_t kTokens = 14;  // long enough for whole chunks and a rest
+inline constexpr double kFar = 1e6;          // largest shift of all positions
+
+/// One layer of an encoding with drawn trained tensors, and cases for it.
+struct Tester {
+  Tester(std::shared_ptr<const Encoding> encoding, std::int64_t layer_number, std::uint64_t seed, QkNorm qk_norm);
+
+  at::Tensor normal(const std::vector<std::int64_t>& shape);
+  /// Positions 0, 1, 2 ... on every axis; on further axes in other orders.
+  at::Tensor counted(std::int64_t batch, std::int64_t tokens) const;
+  /// Drawn q, k, v and x of `batch` rows at counted positions.
+  ConformanceCase attention_case(std::int64_t batch, std::int64_t tokens);
+
+  /// q or k (B, heads, T, D) over the root mean square of a head, times that side's gains.
+  at::Tensor normalised(const at::Tensor& x, Role role) const;
+  /// What stands behind the moves of q and k; empty without a norm there.
+  AfterMoves after_moves() const;
+  NamedTensors full(const ConformanceCase& c) const;
+  NamedTensors cached(const ConformanceCase& c, std::int64_t tokens) const;
+
+  std::shared_ptr<const Encoding> whole, layer;
+  std::int64_t number;
+  QkNorm norm;
+  Random random;
+  NamedTensors parameters;
+  at::Tensor query_gains, key_gains;  ///< (D) of the norm, where there is one
+
+ private:
+  at::Tensor draw(const ParameterInfo& info);
+  ConformanceCase before_moves(const ConformanceCase& c) const;
+};
+
+/// Largest difference in units of the largest value; -inf must stand in the same places.
+double distance(const at::Tensor& a, const at::Tensor& b);
+double distance(const NamedTensors& a, const NamedTensors& b);
+
+// --------------------------------------------------------------------------------------------------------------------
+// Rotations (laws_rotation.cpp)
+
+/// What the moves of a layer are: every plane of a token is one complex number; what turns no fixed planes is a matrix.
+struct Turns {
+  std::vector<at::Tensor> planes;  ///< complex (G, T, planes), one for each answer
+  at::Tensor matrices;             ///< (T, heads, D, D) of the turns without fixed planes; undefined = none
+  bool adds = false;               ///< a vector is added as well
+  bool any() const { return !planes.empty() || matrices.defined(); }
+};
+
+/// What queries at these positions are multiplied with, in a document that always reaches the same length. Throws
+/// Refusal where the content decides.
+Turns turns_at(const Tester& t, const std::vector<double>& positions);
+
+/// A law of turns by a, b, a + b and -a: its largest error, of complex numbers with their magnitude and of matrices.
+struct GroupLaw {
+  std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b, const at::Tensor& both, const at::Tensor& minus_a,
+                           const at::Tensor& magnitude)>
+      planes;
+  std::function<double(const at::Tensor& a, const at::Tensor& b, const at::Tensor& both, const at::Tensor& minus_a)>
+      matrices;
+};
+
+double identity_error(Tester& t);
+double group_error(Tester& t, const GroupLaw& law);
+
+// --------------------------------------------------------------------------------------------------------------------
+// Attention (laws_attention.cpp)
+
+double relative_error(Tester& t);
+double cache_error(Tester& t, std::int64_t tokens);
+double padded_error(Tester& t);
+double packed_error(Tester& t);
+double causality_error(Tester& t);
+double nothing_error(Tester& t);
+double batch_error(Tester& t);
+
+// Of what is added to the logits, b(i, j), in units of the largest |b| or of 1.
+
+double penalty_error(Tester& t);
+double falling_error(Tester& t);
+/// How far b(i, j) - b(i, m) depends on other tokens than i and those after j up to m.
+double row_composition_error(Tester& t);
+/// b(i, j) - b(i, m) - b(m, j), m from j to i.
+double chaining_error(Tester& t);
+
+}  // namespace torsor::law
