@@ -5,6 +5,7 @@
 
 #include "tests/docs/pages.h"
 #include "torsor/encoding/registry.h"
+#include "torsor/lab/profile.h"
 
 namespace torsor {
 namespace {
@@ -131,6 +132,24 @@ TEST(DocsNames, ErrorsAreAsShown) {
       }
       EXPECT_EQ(message, shown) << text;
     }
+  }
+}
+
+TEST(DocsNames, SettingsOfTheTasksAreThoseOfTheProfiles) {
+  const auto rows =
+      table_rows(read_page("docs/tasks.md"),
+                 "| task | profile | trained length | tested | `--problems` | `--batch` | steps | seeds |");
+  ASSERT_EQ(rows.size(), 6u);
+  for (const auto& row : rows) {
+    ASSERT_EQ(row.size(), 8u);
+    const std::string task = quoted(row[0]).at(0);
+    const ComparePlan plan = profile_plan(quoted(row[1]).at(0), task);
+    EXPECT_EQ(row[2], str(plan.run.length, task == "addition" ? " digits" : " tokens"));
+    EXPECT_EQ(row[3], str(plan.eval_lengths.front(), " to ", plan.eval_lengths.back()));
+    EXPECT_EQ(row[4], str(plan.problems));
+    EXPECT_EQ(row[5], str(plan.run.batch));
+    EXPECT_EQ(row[6], str(plan.run.steps));
+    EXPECT_EQ(row[7], str(plan.seeds.size()));
   }
 }
 

@@ -10,6 +10,8 @@
 
 #include "tests/base/test_folder.h"
 #include "tests/lab/tiny_lab.h"
+#include "torsor/data/task.h"
+#include "torsor/lab/profile.h"
 
 namespace torsor {
 namespace {
@@ -297,6 +299,91 @@ TEST_F(LabCompare, WhatCannotWorkIsRefusedBeforeTheFirstStep) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "never"));
 }
 
+TEST_F(LabCompare, ATaskIsComparedLikeText) {
+  plan_.task = "addition";
+  plan_.data = {};
+  plan_.encodings = {"none", "rope", "linear(rope, factor=1)", "learned"};
+  plan_.run.length = 2;
+  plan_.run.batch = 8;
+  plan_.eval_lengths = {1, 2, 3};
+  plan_.problems = 4;
+  std::vector<std::string> messages;
+  CompareControl options = control("out");
+  options.on_message = [&](const std::string& line) { messages.push_back(line); };
+  const Json document = run_compare(plan_, options);
+  EXPECT_TRUE(contains(messages.at(0), "addition") && contains(messages[0], "36 problems")) << messages[0];
+  const Json& config = document.at("config");
+  EXPECT_EQ(config.at("task"), "addition");
+  EXPECT_EQ(config.at("length"), 2);
+  EXPECT_EQ(config.at("problems"), 4);
+  EXPECT_EQ(config.at("data_sha256").get<std::string>().size(), 64u);
+  for (const char* key : {"data", "eval_spans"}) EXPECT_FALSE(config.contains(key)) << key;
+  ASSERT_EQ(document.at("runs").size(), 8u);
+  for (const Json& run : document.at("runs")) {
+    EXPECT_EQ(run.at("status"), "ok") << run.at("reason");
+    EXPECT_EQ(run.at("train").at("tokens"), 3 * 8 * 9);  // steps, problems, padded inputs
+    EXPECT_GT(run.at("decode_tokens_per_second").get<double>(), 0);
+    ASSERT_EQ(run.at("eval").size(), 3u);
+    for (std::size_t n = 0; n < 3; ++n) {
+      const Json& eval = run.at("eval")[n];
+      const bool beyond = run.at("encoding") == "learned" && n == 2;
+      EXPECT_EQ(eval.at("task"), "addition");
+      EXPECT_EQ(eval.at("length"), n + 1);
+      EXPECT_EQ(eval.at("status"), beyond ? "refused" : "ok");
+      EXPECT_EQ(eval.at("cells").size(), beyond ? 0 : 2 * n + 1);
+      EXPECT_EQ(eval.at("windows").size(), beyond ? 0 : 4 * (2 * n + 1));
+    }
+  }
+  // Same weights, same problems: what is the same function gives the same numbers.
+  const Json &rope = run_of(document, "rope", 0), &same = run_of(document, "linear(rope, factor=1)", 0);
+  EXPECT_EQ(rope.at("train").at("losses"), same.at("train").at("losses"));
+  EXPECT_EQ(rope.at("eval"), same.at("eval"));
+  EXPECT_NE(rope.at("train").at("losses"), run_of(document, "rope", 1).at("train").at("losses"));
+
+  // The file repeats it, and a run that was lost comes back the same.
+  const ComparePlan again = compare_from_json(config, "test");
+  EXPECT_EQ(compare_to_json(again), compare_to_json(plan_));
+  options.resume = true;
+  for (const auto& entry : std::filesystem::directory_iterator(options.folder + "/runs"))
+    if (contains(entry.path().filename(), "rope")) std::filesystem::remove_all(entry.path());
+  EXPECT_EQ(timeless(run_compare(again, options)), timeless(document));
+
+  // Another number of problems is another plan.
+  plan_.problems = 5;
+  EXPECT_TRUE(contains(message_of<Error>([&] { run_compare(plan_, options); }), "problems is 4 there and 5 here"));
+}
+
+TEST_F(LabCompare, AnInterruptedTaskGoesOnToTheSameResults) {
+  plan_.task = "passkey";
+  plan_.data = {};
+  plan_.encodings = {"none", "alibi"};
+  plan_.seeds = {0};
+  plan_.run.length = 64;
+  plan_.eval_lengths = {64, 128};
+  plan_.problems = 2;
+  const Json undisturbed = run_compare(plan_, control("undisturbed"));
+  EXPECT_EQ(undisturbed.at("runs")[0].at("eval")[1].at("cells").size(), 5u);
+  std::atomic<bool> stop = false;
+  CompareControl inside = control("inside");
+  inside.stop = &stop;
+  inside.resume = true;
+  StepWatch watch([&](int steps) { stop = steps == 2; });
+  inside.progress = [&](const std::string&) { return watch.options(); };
+  int stops = 0;
+  Json document;
+  for (; stops < 20; ++stops) {
+    stop = false;
+    try {
+      document = run_compare(plan_, inside);
+      break;
+    } catch (const Interrupted&) {
+    }
+  }
+  EXPECT_GE(stops, 2);
+  EXPECT_LT(stops, 20);
+  EXPECT_EQ(timeless(document), timeless(undisturbed));
+}
+
 TEST(LabComparePlan, SurvivesJson) {
   ComparePlan plan = profile_plan("standard");
   plan.encodings = {"rope", "yarn(rope, factor=4) + alibi"};
@@ -328,6 +415,9 @@ TEST(LabComparePlan, ADamagedFileIsBadDataAndNamesTheKey) {
   ComparePlan plan = profile_plan("quick");
   plan.run.model.complete();
   const Json good = compare_to_json(plan);
+  ComparePlan task = profile_plan("quick", "addition");
+  task.run.model.complete();
+  const Json good_task = compare_to_json(task);
   const auto message = [](const Json& json) {
     try {
       compare_from_json(json, "there");
@@ -348,7 +438,16 @@ TEST(LabComparePlan, ADamagedFileIsBadDataAndNamesTheKey) {
     json[Json::json_pointer(pointer)] = value;
     return message(json);
   };
+  for (const auto& [key, value] : good_task.items()) {
+    Json lacking = good_task;
+    lacking.erase(key);
+    EXPECT_TRUE(contains(message(lacking), key)) << message(lacking);
+  }
   EXPECT_TRUE(contains(with("/surplus", 1), "surplus"));
+  EXPECT_TRUE(contains(with("/task", "sorting"), "sorting"));
+  Json none = good_task;
+  none["problems"] = 0;
+  EXPECT_TRUE(contains(message(none), "problems must be at least 1"));
   EXPECT_TRUE(contains(with("/run/steps", 0), "steps must be at least 1"));
   EXPECT_TRUE(contains(with("/run/batch", -1), "batch must be at least 1"));
   EXPECT_TRUE(contains(with("/run/dtype", "fp8"), "fp8"));
@@ -387,6 +486,31 @@ TEST(LabComparePlan, ProfilesAreWhatTheyAreSaidToBe) {
   }
   EXPECT_EQ(profile_plan("standard").seeds.size(), 3u);
   EXPECT_TRUE(contains(message_of<UsageError>([] { profile_plan("fast"); }), "fast"));
+  for (const std::string task : {"addition", "passkey"})
+    for (const char* name : {"quick", "standard", "full"}) {
+      const ComparePlan plan = profile_plan(name, task);
+      EXPECT_EQ(plan.task, task);
+      EXPECT_EQ(plan.profile, name);
+      EXPECT_LE(plan.run.warmup_steps, plan.run.steps);
+      EXPECT_TRUE(std::is_sorted(plan.eval_lengths.begin(), plan.eval_lengths.end()));
+      EXPECT_NE(std::find(plan.eval_lengths.begin(), plan.eval_lengths.end(), plan.run.length),
+                plan.eval_lengths.end());
+      EXPECT_EQ(plan.eval_lengths.back(), (task == "addition" ? 2 : 8) * plan.run.length);
+      EXPECT_GE(plan.eval_lengths.front(), make_task(task, plan.run.length)->shortest_length());
+    }
+  EXPECT_TRUE(contains(message_of<UsageError>([] { profile_plan("quick", "sorting"); }), "sorting"));
+}
+
+TEST(LabComparePlan, AnotherLengthKeepsTheMultiples) {
+  const auto lengths = [](const std::string& task, std::int64_t length) {
+    ComparePlan plan = profile_plan("quick", task);
+    set_length(plan, length);
+    EXPECT_EQ(plan.run.length, length);
+    return plan.eval_lengths;
+  };
+  EXPECT_EQ(lengths("lm", 100), (std::vector<std::int64_t>{100, 200, 400, 800, 1600}));
+  EXPECT_EQ(lengths("addition", 2), (std::vector<std::int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(lengths("passkey", 200), (std::vector<std::int64_t>{100, 200, 400, 800, 1600}));
 }
 
 }  // namespace

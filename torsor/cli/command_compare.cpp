@@ -5,7 +5,7 @@
 
 #include "torsor/base/file.h"
 #include "torsor/cli/common.h"
-#include "torsor/lab/compare.h"
+#include "torsor/lab/profile.h"
 #include "torsor/report/csv.h"
 #include "torsor/report/html.h"
 #include "torsor/report/statistics.h"
@@ -25,6 +25,7 @@ struct CompareArguments {
   std::int64_t batch = 0;
   double learning_rate = 0;
   std::int64_t eval_spans = -1;
+  std::int64_t problems = 0;
   std::string profile = "quick";
   std::string model;
   std::string dtype = "float32";
@@ -32,9 +33,24 @@ struct CompareArguments {
   bool resume = false;
 };
 
+/// Options that the task does not read are refused, not passed over.
+void check_fit(const CompareArguments& arguments) {
+  const auto refuse = [&](bool given, const char* option, const char* reader) {
+    if (given) throw UsageError(str(option, " is for ", reader, ", not for --task ", arguments.task));
+  };
+  if (arguments.task == "lm") {
+    refuse(arguments.problems > 0, "--problems", "generated tasks");
+    return;
+  }
+  refuse(!arguments.data.text.empty(), "--text", "--task lm");
+  refuse(!arguments.data.valid.empty(), "--valid", "--task lm");
+  refuse(!arguments.data.tokens.empty(), "--tokens", "--task lm");
+  refuse(arguments.eval_spans >= 0, "--eval-spans", "--task lm");
+}
+
 ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& common) {
-  ComparePlan plan = profile_plan(arguments.profile);
-  if (arguments.task != "lm") throw UsageError(str("task must be lm, found ", arguments.task));
+  ComparePlan plan = profile_plan(arguments.profile, arguments.task);
+  check_fit(arguments);
   if (!arguments.encodings.empty()) plan.encodings = split_encodings(arguments.encodings);
   const std::int64_t generated = plan.data.generated_bytes;
   plan.data = arguments.data;
@@ -43,12 +59,8 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
     plan.run.model = read_model_file(arguments.model);
   else
     plan.run.model.complete();
-  if (arguments.length > 0) {
-    // Without lengths of its own, an evaluation keeps the profile's multiples of the training length.
-    if (arguments.eval_lengths.empty())
-      for (std::int64_t& length : plan.eval_lengths) length = length / plan.run.length * arguments.length;
-    plan.run.length = arguments.length;
-  }
+  // Without lengths of its own, an evaluation keeps the profile's multiples of the training length.
+  if (arguments.length > 0) set_length(plan, arguments.length);
   if (!arguments.eval_lengths.empty()) plan.eval_lengths = arguments.eval_lengths;
   if (!arguments.seeds.empty())
     plan.seeds = arguments.seeds;
@@ -58,6 +70,7 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   if (arguments.batch > 0) plan.run.batch = arguments.batch;
   if (arguments.learning_rate > 0) plan.run.learning_rate = arguments.learning_rate;
   if (arguments.eval_spans >= 0) plan.eval_spans = arguments.eval_spans;
+  if (arguments.problems > 0) plan.problems = arguments.problems;
   plan.run.warmup_steps = std::min(plan.run.warmup_steps, plan.run.steps);
   plan.run.dtype = arguments.dtype;
   dtype_named(plan.run.dtype);
@@ -86,6 +99,26 @@ report::Results publish(const Json& document, const std::string& folder, bool wh
   return results;
 }
 
+/// A finished run in one line: perplexity, or the share of right answers, by length.
+std::string line_of(const Json& run) {
+  std::string line =
+      str("  ", run.at("encoding").get<std::string>(), " seed ", run.at("seed").get<std::int64_t>(), ":");
+  for (const Json& eval : run.at("eval")) {
+    const bool share = eval.contains("accuracy");
+    const Json& value = eval.at(share ? "accuracy" : "perplexity");
+    std::ostringstream figure;
+    figure.precision(3);
+    if (!value.is_number())
+      figure << eval.at("status").get<std::string>();
+    else if (share)
+      figure << 100 * value.get<double>() << " %";
+    else
+      figure << value.get<double>();
+    line += str("  ", eval.at("length").get<std::int64_t>(), " ", figure.str());
+  }
+  return line;
+}
+
 int run_command(const CompareArguments& arguments, const CommonOptions& common) {
   ComparePlan plan;
   CompareControl control;
@@ -111,20 +144,9 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
     const report::Results results = publish(document, control.folder, false);
     if (results.runs.size() <= told || common.quiet) return;
     told = results.runs.size();
-    const report::Run& run = results.runs.back();
-    if (run.status == report::Status::failed) return;  // it was told with its reason
-    std::string line = str("  ", run.encoding, " seed ", run.seed, ":");
-    for (const report::Eval& eval : run.eval) {
-      line += str("  ", eval.length, " ");
-      std::ostringstream figure;
-      figure.precision(3);
-      if (eval.perplexity)
-        figure << *eval.perplexity;
-      else
-        figure << report::status_name(eval.status);
-      line += figure.str();
-    }
-    say(common, line);
+    const Json& run = document.at("runs").back();
+    if (run.at("status") == "failed") return;  // it was told with its reason
+    say(common, line_of(run));
   };
   const Json document = run_compare(plan, control);
   const report::Results results = publish(document, control.folder, true);
@@ -152,22 +174,25 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command
       ->add_option("--encodings", arguments->encodings, "expressions, with ';' between (commas belong to expressions)")
       ->take_all();
-  command->add_option("--task", arguments->task, "what is compared: lm")->capture_default_str();
+  command->add_option("--task", arguments->task, "what is compared: lm, addition or passkey")->capture_default_str();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders (*.txt, *.md) to train on");
   command->add_option("--valid", arguments->data.valid,
                       "files or folders to evaluate on; left out: a part of the text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
-  command->add_option("--length", arguments->length, "training length in tokens")->check(whole_number(1));
-  command->add_option("--eval-lengths", arguments->eval_lengths, "evaluation lengths, each dividing the largest")
+  command->add_option("--length", arguments->length, "training length: tokens, or digits of an addend")
+      ->check(whole_number(1));
+  command->add_option("--eval-lengths", arguments->eval_lengths, "evaluation lengths; of lm each divides the largest")
       ->delimiter(',');
   command->add_option("--seeds", arguments->seeds, "seeds, separated by commas")->delimiter(',');
   command->add_option("--steps", arguments->steps, "training steps")->check(whole_number(1));
-  command->add_option("--batch", arguments->batch, "windows a step")->check(whole_number(1));
+  command->add_option("--batch", arguments->batch, "windows or problems a step")->check(whole_number(1));
   command->add_option("--learning-rate", arguments->learning_rate, "peak learning rate")->check(real_number(false));
   command->add_option("--eval-spans", arguments->eval_spans, "spans of the largest length to score; 0 = all")
       ->check(whole_number(0));
+  command->add_option("--problems", arguments->problems, "test problems a cell of a generated task")
+      ->check(whole_number(1));
   command->add_option("--profile", arguments->profile, "quick, standard or full")->capture_default_str();
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();

@@ -12,6 +12,7 @@
 #include "torsor/cli/common.h"
 #include "torsor/lab/evaluate.h"
 #include "torsor/lab/run.h"
+#include "torsor/lab/tasks.h"
 #include "torsor/model/checkpoint.h"
 #include "torsor/train/state.h"
 
@@ -91,6 +92,8 @@ struct EvalArguments {
   std::string dtype = "float32";
   std::string dump;
   std::int64_t spans = 0;
+  std::string task;
+  std::int64_t problems = 0;
 };
 
 void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments) {
@@ -107,11 +110,45 @@ void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t l
   save_tensors(arguments.dump, {{"tokens", batch.tokens.squeeze(0)}, {"logits", logits.to(at::kFloat)}});
 }
 
+/// A checkpoint that `compare --task` left, on problems of any length.
+int run_task_eval(const EvalArguments& arguments, const CommonOptions& common) {
+  if (!arguments.text.empty() || !arguments.tokens.empty() || !arguments.dump.empty() || arguments.spans > 0)
+    throw UsageError("--text, --tokens, --dump-logits and --spans do not go with --task, which makes its own problems");
+  if (arguments.lengths.empty()) throw UsageError("eval --task needs --lengths");
+  const auto task = make_task(arguments.task, *std::max_element(arguments.lengths.begin(), arguments.lengths.end()));
+  const LoadedModel loaded = load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision);
+  if (loaded.tokenizer != task->tokenizer())
+    throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', not '", task->tokenizer(),
+                    "'; it was not trained on ", task->name()));
+  Json json;
+  json["checkpoint"] = arguments.checkpoint;
+  json["encoding"] = loaded.model.config().encoding;
+  json["eval"] = Json::array();
+  if (!common.json) std::cout << loaded.model.config().encoding << " on " << task->name() << "\n";
+  const std::size_t each = arguments.problems > 0 ? static_cast<std::size_t>(arguments.problems) : 40;
+  for (const std::int64_t length : arguments.lengths) {
+    const TaskEvaluation one = evaluate_task(loaded.model, *task, task->test(length, each), length,
+                                             dtype_named(arguments.dtype), [] { return stop_requested.load(); });
+    json["eval"].push_back(task_evaluation_to_json(one));
+    if (common.json) continue;
+    std::cout << std::setw(8) << length << "  ";
+    if (one.refused)
+      std::cout << "refused: " << one.reason << "\n";
+    else
+      std::cout << std::setprecision(3) << 100 * one.accuracy() << " % of " << one.correct.size() << "\n";
+  }
+  if (common.json) std::cout << json_text(json, 1) << "\n";
+  return 0;
+}
+
 int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "eval");
-  if (arguments.text.empty() == arguments.tokens.empty()) throw UsageError("eval needs --text or --tokens");
+  if (arguments.task.empty() && arguments.text.empty() == arguments.tokens.empty())
+    throw UsageError("eval needs --text or --tokens, or --task");
   if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
     throw UsageError(str("precision must be exact or hf, found ", arguments.precision));
+  if (!arguments.task.empty()) return run_task_eval(arguments, common);
+  if (arguments.problems > 0) throw UsageError("--problems goes with --task");
   if (!arguments.dump.empty() && !common.force && std::filesystem::exists(arguments.dump))
     throw Error(str("'", arguments.dump, "' exists; replace it with --force"));
   const LoadedModel loaded = load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision);
@@ -211,6 +248,9 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--spans", arguments->spans, "spans of the largest length to score; 0 = all")
       ->check(whole_number(0));
+  command->add_option("--task", arguments->task, "instead of text: addition or passkey, the task of the training");
+  command->add_option("--problems", arguments->problems, "test problems a cell of the task; left out: 40")
+      ->check(whole_number(1));
   command->add_option("--dump-logits", arguments->dump, "write tokens and logits of the first window as safetensors");
   command->callback(
       [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_eval(*arguments, common); }; });

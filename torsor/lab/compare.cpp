@@ -1,19 +1,19 @@
 #include "torsor/lab/compare.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <regex>
 
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
+#include "torsor/data/task.h"
 #include "torsor/lab/effects.h"
-#include "torsor/lab/evaluate.h"
 #include "torsor/lab/machine.h"
+#include "torsor/lab/workload.h"
 #include "torsor/model/generate.h"
 #include "torsor/train/snapshot.h"
 
@@ -40,26 +40,25 @@ std::string slug(const std::string& encoding) {
 
 bool stopped(const CompareControl& control) { return control.stop && control.stop->load(); }
 
-double decode_speed(const Decoder& model, const Corpus& corpus, std::int64_t length, at::ScalarType dtype) {
-  // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded.
-  const auto longest =
-      std::max_element(corpus.documents.begin(), corpus.documents.end(),
-                       [](const Document& a, const Document& b) { return a.tokens.size() < b.tokens.size(); });
-  const std::int64_t prompt =
-      std::clamp<std::int64_t>(length / 2, 1, static_cast<std::int64_t>(longest->tokens.size()));
-  const std::int64_t fresh = std::min(kDecodedTokens, length - prompt);
-  if (fresh < 2) return 0;
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(prompt));
-  longest->tokens.copy(0, tokens.size(), tokens.data());
+double decode_speed(const Decoder& model, const Workload& work, std::int64_t window, at::ScalarType dtype) {
+  // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded, again and
+  // again where that is little.
+  const std::vector<std::int64_t> prompt = work.prompt(std::max<std::int64_t>(window / 2, 1));
   GreedyOptions options;
-  options.max_tokens = fresh;
+  options.max_tokens = std::min(kDecodedTokens, window - static_cast<std::int64_t>(prompt.size()));
   options.dtype = dtype;
+  if (options.max_tokens < 2) return 0;
+  std::int64_t decoded = 0;
+  double seconds = 0;
   try {
-    const Generated made = generate_greedy(model, {tokens}, options);
-    return made.seconds > 0 ? static_cast<double>(fresh - 1) / made.seconds : 0;
+    for (std::int64_t fresh = 0; fresh < kDecodedTokens; fresh += options.max_tokens) {
+      seconds += generate_greedy(model, {prompt}, options).seconds;
+      decoded += options.max_tokens - 1;  // the first token comes from the prompt's pass
+    }
   } catch (const Refusal&) {
     return 0;  // an encoding without a cache: unknown, and no reason to lose the run
   }
+  return seconds > 0 ? static_cast<double>(decoded) / seconds : 0;
 }
 
 class Comparison {
@@ -80,25 +79,21 @@ class Comparison {
  private:
   void prepare() {
     // Everything that can be refused is refused before the first step.
+    window_ = trained_window(plan_);
     for (const std::string& encoding : plan_.encodings) {
       ModelConfig model = plan_.run.model;
-      model.train_length = plan_.run.length;
+      model.train_length = window_;
       model.complete();
       make_encoding(encoding, model.dimensions());
     }
-    const std::int64_t longest = *std::max_element(plan_.eval_lengths.begin(), plan_.eval_lengths.end());
-    data_ = load_data(plan_.data, longest);
-    if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
-      throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ",
+    work_ = make_workload(plan_);
+    if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())
+      throw Error(str("the data has changed since the results were made: SHA-256 ", work_->sha256(), ", expected ",
                       control_.expected_data));
-    const BatchSampler refusing(data_.train, static_cast<std::size_t>(plan_.run.batch),
-                                static_cast<std::size_t>(plan_.run.length), 0);
-    std::vector<std::size_t> lengths(plan_.eval_lengths.begin(), plan_.eval_lengths.end());
-    evaluation_ = evaluation_windows(data_.valid, lengths, static_cast<std::size_t>(plan_.eval_spans));
     config_ = compare_to_json(plan_);
-    config_["data_sha256"] = data_.sha256;
+    config_["data_sha256"] = work_->sha256();
     claim_folder();
-    if (control_.on_message) control_.on_message(data_.description);
+    if (control_.on_message) control_.on_message(work_->description());
   }
 
   void claim_folder() {
@@ -160,6 +155,7 @@ class Comparison {
     RunPlan plan = plan_.run;
     plan.encoding = encoding;
     plan.seed = seed;
+    plan.length = window_;
     const at::ScalarType dtype = dtype_named(plan.dtype);
     Json json;
     json["encoding"] = encoding;
@@ -177,7 +173,7 @@ class Comparison {
       std::optional<Progress::Options> progress;
       if (control_.progress) progress.emplace(control_.progress(label));
       control.progress = progress ? &*progress : nullptr;
-      const RunResult result = train_run(plan, data_, control);
+      const RunResult result = train_run(plan, work_->training(plan), control);
       json["parameters"] = result.model.parameter_count();
       json["train"] = train_json(result.train);
       json["peak_memory_bytes"] = nullptr;
@@ -185,13 +181,11 @@ class Comparison {
       json["eval"] = Json::array();
       const auto stop = [&] { return stopped(control_); };
       for (const std::int64_t length : plan_.eval_lengths)
-        json["eval"].push_back(
-            evaluation_to_json(evaluate_lm(result.model, data_.valid, evaluation_, length, dtype, stop),
-                               data_.valid.tokenizer == "bytes"));
-      const double speed = decode_speed(result.model, data_.valid, plan.length, dtype);
+        json["eval"].push_back(work_->evaluate(result.model, length, dtype, stop));
+      const double speed = decode_speed(result.model, *work_, window_, dtype);
       if (speed > 0) json["decode_tokens_per_second"] = speed;
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
-      json["effect"] = effect_of(result.model, plan_.eval_lengths.back());
+      json["effect"] = effect_of(result.model, work_->inputs_of(plan_.eval_lengths.back()));
     } catch (const Interrupted&) {
       throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
     } catch (const UsageError&) {
@@ -264,8 +258,8 @@ class Comparison {
 
   const ComparePlan& plan_;
   const CompareControl& control_;
-  LmData data_;
-  EvaluationPlan evaluation_;
+  std::unique_ptr<const Workload> work_;
+  std::int64_t window_ = 0;  // tokens
   std::optional<FolderClaim> claim_;
   Json config_;
   Json runs_ = Json::array();
@@ -273,38 +267,6 @@ class Comparison {
 };
 
 }  // namespace
-
-ComparePlan profile_plan(const std::string& name) {
-  ComparePlan plan;
-  plan.profile = name;
-  plan.encodings = {"none", "sinusoidal", "learned", "rope", "alibi", "t5", "kerple", "fire"};
-  if (name == "quick") {
-    // evaluation.md: enough to see a direction in five to eight minutes on two cores.
-    plan.eval_lengths = {128, 256, 512, 1024, 2048};
-    plan.seeds = {0};
-  } else if (name == "standard") {
-    plan.run.length = 256;
-    plan.run.steps = 400;
-    plan.eval_lengths = {256, 512, 1024, 2048, 4096};
-    plan.seeds = {0, 1, 2};
-  } else if (name == "full") {
-    plan.run.model.width = 768;
-    plan.run.model.layers = 12;
-    plan.run.model.heads = 12;
-    plan.run.length = 1024;
-    plan.run.batch = 64;
-    plan.run.steps = 20000;
-    plan.run.learning_rate = 1e-3;
-    plan.run.warmup_steps = 1000;
-    plan.eval_lengths = {1024, 2048, 4096, 8192, 16384};
-    plan.seeds = {0, 1, 2, 3, 4};
-    plan.eval_spans = 128;
-    plan.data.generated_bytes = 400'000'000;
-  } else {
-    throw UsageError(str("profile must be quick, standard or full, found ", name));
-  }
-  return plan;
-}
 
 std::vector<std::string> split_encodings(const std::vector<std::string>& texts) {
   std::vector<std::string> encodings;
@@ -331,16 +293,28 @@ std::vector<std::string> split_encodings(const std::vector<std::string>& texts) 
   return encodings;
 }
 
+void check_task(const std::string& name) {
+  const std::vector<std::string>& names = task_names();
+  if (name == "lm" || std::find(names.begin(), names.end(), name) != names.end()) return;
+  std::string known = "lm";
+  for (std::size_t n = 0; n < names.size(); ++n) known += (n + 1 < names.size() ? ", " : " or ") + names[n];
+  throw UsageError(str("task must be ", known, ", found ", name));
+}
+
 Json compare_to_json(const ComparePlan& plan) {
   Json json;
   json["encodings"] = plan.encodings;
   json["task"] = plan.task;
   json["profile"] = plan.profile;
-  json["data"] = data_to_json(plan.data);
+  if (plan.task == "lm") {
+    json["data"] = data_to_json(plan.data);
+    json["eval_spans"] = plan.eval_spans;
+  } else {
+    json["problems"] = plan.problems;
+  }
   json["length"] = plan.run.length;
   json["eval_lengths"] = plan.eval_lengths;
   json["seeds"] = plan.seeds;
-  json["eval_spans"] = plan.eval_spans;
   Json run = plan_to_json(plan.run);
   for (const char* key : {"encoding", "seed", "length"}) run.erase(key);
   json["run"] = run;
@@ -356,11 +330,16 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   plan.encodings = object.get<std::vector<std::string>>("encodings");
   plan.task = object.get<std::string>("task");
   plan.profile = object.get<std::string>("profile");
-  plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
+  if (plan.task == "lm") {
+    plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
+    plan.eval_spans = object.get<std::int64_t>("eval_spans");
+  } else {
+    check_task(plan.task);
+    plan.problems = object.get<std::int64_t>("problems");
+  }
   plan.run.length = object.get<std::int64_t>("length");
   plan.eval_lengths = object.get<std::vector<std::int64_t>>("eval_lengths");
   plan.seeds = object.get<std::vector<std::int64_t>>("seeds");
-  plan.eval_spans = object.get<std::int64_t>("eval_spans");
   plan.threads = object.get<std::int64_t>("threads");
   object.allow("data_sha256");
   const Json inner = object.get<Json>("run");
@@ -382,6 +361,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   };
   at_least("length", 1, plan.run.length);
   at_least("eval_spans", 0, plan.eval_spans);
+  at_least("problems", 1, plan.problems);
   at_least("threads", 0, plan.threads);
   if (plan.threads > 1024) throw Error(str(source, ": config: threads must be at most 1024, found ", plan.threads));
   at_least("run: batch", 1, plan.run.batch);

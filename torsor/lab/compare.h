@@ -14,21 +14,22 @@ namespace torsor {
 
 struct ComparePlan {
   std::vector<std::string> encodings;  ///< canonical expressions, each once
-  std::string task = "lm";
+  std::string task = "lm";             ///< "lm", or one of task_names()
   std::string profile = "quick";
-  DataSource data;
-  RunPlan run;  ///< what all runs share (encoding and seed are set for each)
-  std::vector<std::int64_t> eval_lengths;
+  DataSource data;  ///< of "lm"
+  RunPlan run;      ///< what all runs share (encoding and seed are set for each); its length is in the task's unit
+  std::vector<std::int64_t> eval_lengths;  ///< ascending, in the task's unit
   std::vector<std::int64_t> seeds;
-  std::int64_t eval_spans = 32;  ///< spans of the largest length that are scored; 0 = all
+  std::int64_t eval_spans = 32;  ///< of "lm": spans of the largest length that are scored; 0 = all
+  std::int64_t problems = 40;    ///< of a generated task: test problems a cell
   std::int64_t threads = 0;
 };
 
-/// The plan of a profile: quick, standard or full (evaluation.md). Throws UsageError for another name.
-ComparePlan profile_plan(const std::string& name);
-
 /// Encodings written with ';' between them, checked and brought to canonical form; a repeated one counts once.
 std::vector<std::string> split_encodings(const std::vector<std::string>& texts);
+
+/// Throws UsageError for a task that cannot be compared.
+void check_task(const std::string& name);
 
 Json compare_to_json(const ComparePlan& plan);
 /// The plan of a results.json. Throws Error naming the key.

@@ -36,13 +36,21 @@ Json plan_to_json(const RunPlan& plan) {
   return json;
 }
 
-TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
-                        const TrainCallbacks& callbacks) {
+TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256) {
   const at::ScalarType dtype = dtype_named(plan.dtype);
-  model.require_gradients();
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
-  const BatchSampler sampler(data, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
+  const BatchSampler sampler(text, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
                              plan.seed);
+  const std::int64_t rows = plan.batch, tokens = plan.length + 1;
+  return {text.tokenizer, text.vocabulary_size, sha256, [=](const Decoder& model, std::uint64_t index) {
+            const Batch batch = sampler.at(index);
+            return model.token_losses(at::tensor(batch.tokens, at::kLong).view({rows, tokens}), dtype).mean();
+          }};
+}
+
+TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData& data, TrainOptions options,
+                        const TrainCallbacks& callbacks) {
+  model.require_gradients();
   std::vector<NamedParameter> parameters;
   for (const ModelParameter& parameter : model.parameters())
     parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
@@ -56,18 +64,18 @@ TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data,
   return train(
       std::move(parameters), options,
       [&](std::int64_t step, std::int64_t micro) {
-        const Batch batch = sampler.at(static_cast<std::uint64_t>(step * plan.accumulation + micro));
-        const at::Tensor windows = at::tensor(batch.tokens, at::kLong).view({plan.batch, plan.length + 1});
-        return model.token_losses(windows, dtype).mean();
+        return data.loss(model, static_cast<std::uint64_t>(step * plan.accumulation + micro));
       },
       callbacks);
 }
 
-RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {
-  Decoder model = make_model(plan, data.train.vocabulary_size);
-  // What the data refuses is refused before anything is written.
-  const BatchSampler refusing(data.train, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
-                              plan.seed);
+TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
+                        const TrainCallbacks& callbacks) {
+  return train_model(model, plan, text_training(plan, data, ""), std::move(options), callbacks);
+}
+
+RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunControl& control) {
+  Decoder model = make_model(plan, data.vocabulary_size);
   make_directories(control.folder);
   const FolderClaim claim(control.folder);
   TrainOptions options;
@@ -79,9 +87,14 @@ RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& c
   options.resume = control.resume;
   options.stop = control.stop;
   options.progress = control.progress;
-  const TrainResult result = train_model(model, plan, data.train, options);
-  save_checkpoint(control.folder, model, data.train.tokenizer);
+  const TrainResult result = train_model(model, plan, data, options);
+  save_checkpoint(control.folder, model, data.tokenizer);
   return {std::move(model), result};
+}
+
+RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {
+  // What the data refuses is refused before anything is written.
+  return train_run(plan, text_training(plan, data.train, data.sha256), control);
 }
 
 }  // namespace torsor

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,24 @@ at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for
 /// The model of a plan, with its first weights. Throws UsageError when the expression and the model do not fit.
 Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size);
 
-/// Trains `model` in place on the plan's batches of `data`. Of `options`, what the plan decides is filled in here;
-/// where to save, log and report is the caller's.
+/// What a run learns from, whatever it is.
+struct TrainingData {
+  std::string tokenizer;              ///< what the ids mean, for the checkpoint
+  std::uint32_t vocabulary_size = 0;  ///< every id is below it
+  std::string sha256;                 ///< identity: a run is not gone on with on other data
+  /// The loss of micro-batch `index` = step * accumulation + micro: one number with a gradient graph, a function of the
+  /// index and the run's seed alone.
+  std::function<at::Tensor(const Decoder& model, std::uint64_t index)> loss;
+};
+
+/// Windows of text, all targets alike. Throws Error when no document holds plan.length + 1 tokens.
+TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256);
+
+/// Trains `model` in place. Of `options`, what the plan decides is filled in here; where to save, log and report is the
+/// caller's.
+TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData& data, TrainOptions options,
+                        const TrainCallbacks& callbacks = {});
+/// The same on text_training of `data`.
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
                         const TrainCallbacks& callbacks = {});
 
@@ -52,6 +69,7 @@ struct RunResult {
 };
 
 /// Trains and leaves config.json, model.safetensors, state.safetensors, state.json and log.jsonl in the folder.
+RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunControl& control);
 RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control);
 
 Json plan_to_json(const RunPlan& plan);

@@ -1,0 +1,37 @@
+// What the runs of a comparison share: what they learn from and how what they learned is scored. One kind for text, one
+// for generated tasks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "torsor/lab/compare.h"
+
+namespace torsor {
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+
+  virtual const std::string& description() const = 0;  ///< for people, one line
+  virtual const std::string& sha256() const = 0;       ///< of all that is learned from and scored
+  /// The most tokens that a model reads at once at a length of the plan.
+  virtual std::int64_t inputs_of(std::int64_t length) const = 0;
+  virtual TrainingData training(const RunPlan& plan) const = 0;
+  /// The entry of results.json for one of the plan's evaluation lengths. Throws Interrupted when `stop` answers true.
+  virtual Json evaluate(const Decoder& model, std::int64_t length, at::ScalarType dtype,
+                        const std::function<bool()>& stop) const = 0;
+  /// Up to `most` tokens that decoding can begin with; at least one.
+  virtual std::vector<std::int64_t> prompt(std::int64_t most) const = 0;
+};
+
+/// Loads or makes everything that the plan needs. Throws what load_data, evaluation_windows and make_task throw.
+std::unique_ptr<const Workload> make_workload(const ComparePlan& plan);
+
+/// The tokens of a training window: the plan's length, or the most inputs that a trained problem has.
+std::int64_t trained_window(const ComparePlan& plan);
+
+}  // namespace torsor
