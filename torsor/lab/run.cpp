@@ -1,7 +1,6 @@
 #include "torsor/lab/run.h"
 
 #include "torsor/base/file.h"
-#include "torsor/data/batches.h"
 #include "torsor/model/checkpoint.h"
 
 namespace torsor {
@@ -38,14 +37,19 @@ Json plan_to_json(const RunPlan& plan) {
 
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
                         const TrainCallbacks& callbacks) {
-  const at::ScalarType dtype = dtype_named(plan.dtype);
   model.require_gradients();
-  // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
-  const BatchSampler sampler(data, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
-                             plan.seed);
   std::vector<NamedParameter> parameters;
   for (const ModelParameter& parameter : model.parameters())
     parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
+  return train_parameters(std::move(parameters), model, plan, data, std::move(options), callbacks);
+}
+
+TrainResult train_parameters(std::vector<NamedParameter> parameters, const Decoder& model, const RunPlan& plan,
+                             const Corpus& data, TrainOptions options, const TrainCallbacks& callbacks) {
+  const at::ScalarType dtype = dtype_named(plan.dtype);
+  // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
+  const BatchSampler sampler(data, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
+                             plan.seed);
   options.steps = plan.steps;
   options.learning_rate = plan.learning_rate;
   options.warmup_steps = plan.warmup_steps;
@@ -56,11 +60,15 @@ TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data,
   return train(
       std::move(parameters), options,
       [&](std::int64_t step, std::int64_t micro) {
-        const Batch batch = sampler.at(static_cast<std::uint64_t>(step * plan.accumulation + micro));
-        const at::Tensor windows = at::tensor(batch.tokens, at::kLong).view({plan.batch, plan.length + 1});
-        return model.token_losses(windows, dtype).mean();
+        return model.token_losses(windows_of(sampler, step * plan.accumulation + micro), dtype).mean();
       },
       callbacks);
+}
+
+at::Tensor windows_of(const BatchSampler& sampler, std::int64_t micro_batch) {
+  const Batch batch = sampler.at(static_cast<std::uint64_t>(micro_batch));
+  return at::tensor(batch.tokens, at::kLong)
+      .view({static_cast<std::int64_t>(batch.rows), static_cast<std::int64_t>(batch.length) + 1});
 }
 
 RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {

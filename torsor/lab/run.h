@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "torsor/data/batches.h"
 #include "torsor/lab/data.h"
 #include "torsor/model/decoder.h"
 #include "torsor/train/loop.h"
@@ -45,6 +46,13 @@ Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size);
 /// where to save, log and report is the caller's.
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
                         const TrainCallbacks& callbacks = {});
+
+/// Trains those `parameters` of `model` alone, on the same batches; they require gradients already.
+TrainResult train_parameters(std::vector<NamedParameter> parameters, const Decoder& model, const RunPlan& plan,
+                             const Corpus& data, TrainOptions options, const TrainCallbacks& callbacks = {});
+
+/// The windows of a plan's micro-batch, (batch, length + 1) int64.
+at::Tensor windows_of(const BatchSampler& sampler, std::int64_t micro_batch);
 
 struct RunResult {
   Decoder model;
