@@ -1,15 +1,9 @@
 // torsor compare
 #include <ATen/Parallel.h>
 
-#include <iostream>
-
-#include "torsor/base/file.h"
-#include "torsor/cli/common.h"
+#include "torsor/cli/publish.h"
+#include "torsor/lab/compare.h"
 #include "torsor/lab/profile.h"
-#include "torsor/report/csv.h"
-#include "torsor/report/html.h"
-#include "torsor/report/statistics.h"
-#include "torsor/report/table.h"
 
 namespace torsor {
 namespace {
@@ -87,38 +81,6 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   return plan;
 }
 
-/// Summary, verdict, CSV and report of the runs so far; all from the results alone.
-report::Results publish(const Json& document, const std::string& folder, bool whole) {
-  report::Results results = report::parse_results(document);
-  report::summarize(results);
-  write_file_atomic(folder + "/results.json", json_text(report::to_json(results), 1) + "\n");
-  if (whole) {
-    write_file_atomic(folder + "/results.csv", report::results_csv(results));
-    write_file_atomic(folder + "/report.html", report::html_report(results));
-  }
-  return results;
-}
-
-/// A finished run in one line: perplexity, or the share of right answers, by length.
-std::string line_of(const Json& run) {
-  std::string line =
-      str("  ", run.at("encoding").get<std::string>(), " seed ", run.at("seed").get<std::int64_t>(), ":");
-  for (const Json& eval : run.at("eval")) {
-    const bool share = eval.contains("accuracy");
-    const Json& value = eval.at(share ? "accuracy" : "perplexity");
-    std::ostringstream figure;
-    figure.precision(3);
-    if (!value.is_number())
-      figure << eval.at("status").get<std::string>();
-    else if (share)
-      figure << 100 * value.get<double>() << " %";
-    else
-      figure << value.get<double>();
-    line += str("  ", eval.at("length").get<std::int64_t>(), " ", figure.str());
-  }
-  return line;
-}
-
 int run_command(const CompareArguments& arguments, const CommonOptions& common) {
   ComparePlan plan;
   CompareControl control;
@@ -141,27 +103,10 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   control.on_message = [&](const std::string& line) { say(common, line); };
   std::size_t told = 0;
   control.on_results = [&](const Json& document) {
-    const report::Results results = publish(document, control.folder, false);
-    if (results.runs.size() <= told || common.quiet) return;
-    told = results.runs.size();
-    const Json& run = document.at("runs").back();
-    if (run.at("status") == "failed") return;  // it was told with its reason
-    say(common, line_of(run));
+    tell_newest_run(common, publish(document, control.folder, false), told);
   };
   const Json document = run_compare(plan, control);
-  const report::Results results = publish(document, control.folder, true);
-  if (common.json) {
-    std::cout << json_text(report::to_json(results), 1) << "\n";
-  } else {
-    std::cout << report::text_table(results) << "\n";
-    for (const std::string& sentence : results.verdict) std::cout << sentence << "\n";
-    std::cout << "\nreport: " << control.folder << "/report.html\n";
-  }
-  const auto has_failed = [](const report::Run& run) { return run.status == report::Status::failed; };
-  const auto first = std::find_if(results.runs.begin(), results.runs.end(), has_failed);
-  if (first == results.runs.end()) return 0;
-  throw Error(str(std::count_if(results.runs.begin(), results.runs.end(), has_failed), " of ", results.runs.size(),
-                  " runs failed, first ", first->encoding, " seed ", first->seed, ": ", first->reason));
+  return print_results(common, publish(document, control.folder, true), control.folder);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ struct ConvertArguments {
   std::string checkpoint;
   std::string encoding;
   std::string to;
+  std::string base;
 };
 
 void check_out(const ConvertArguments& arguments, const CommonOptions& common) {
@@ -38,7 +39,7 @@ int run_convert(const ConvertArguments& arguments, const CommonOptions& common) 
     throw UsageError("convert needs --encoding, --to or both: what is to change?");
   const std::string wanted = arguments.encoding.empty() ? "" : print(parse(arguments.encoding));
   check_out(arguments, common);
-  const LoadedModel loaded = load_checkpoint(arguments.checkpoint);
+  const LoadedModel loaded = load_checkpoint(arguments.checkpoint, "", "", arguments.base);
   const ModelConfig& before = loaded.model.config();
   const Converted converted = convert_model(loaded.model, wanted.empty() ? before.encoding : wanted, common.seed);
   const ModelConfig& after = converted.model.config();
@@ -75,7 +76,8 @@ void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->footer(
       "Exact or refused: logits stay equal to rounding, and both models are compared before anything is written.\n"
       "Example: torsor convert run --encoding 'grape-m + t5' --out converted");
-  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint")->required();
+  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint or an adapter")->required();
+  command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--encoding", arguments->encoding,
                       "the expression to convert to; left out: that of the checkpoint");
   command->add_option("--to", arguments->to, "torsor, or hf: refuse what Hugging Face transformers cannot load")

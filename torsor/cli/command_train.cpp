@@ -89,6 +89,7 @@ struct EvalArguments {
   std::vector<std::int64_t> lengths;
   std::string encoding;
   std::string precision;
+  std::string base;
   std::string dtype = "float32";
   std::string dump;
   std::int64_t spans = 0;
@@ -151,7 +152,8 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   if (arguments.problems > 0) throw UsageError("--problems goes with --task");
   if (!arguments.dump.empty() && !common.force && std::filesystem::exists(arguments.dump))
     throw Error(str("'", arguments.dump, "' exists; replace it with --force"));
-  const LoadedModel loaded = load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision);
+  const LoadedModel loaded =
+      load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
   const bool bytes = arguments.tokens.empty();
   const ModelConfig& config = loaded.model.config();
   if (bytes && loaded.tokenizer != "bytes")
@@ -235,7 +237,8 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<EvalArguments>();
   CLI::App* command = app.add_subcommand("eval", "evaluate a checkpoint on text or tokens by length");
   command->footer("Example: torsor eval run --text other.txt --lengths 128,512");
-  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint")->required();
+  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint or an adapter")->required();
+  command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--text", arguments->text, "UTF-8 files or folders");
   command->add_option("--tokens", arguments->tokens, "a headerless file of token ids");
   command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")

@@ -82,6 +82,7 @@ int run(int argc, char** argv) {
   // The options above belong to every command; its own help says where they stand.
   add_compare_command(app, common, chosen);
   add_train_command(app, common, chosen);
+  add_tune_command(app, common, chosen);
   add_eval_command(app, common, chosen);
   add_convert_command(app, common, chosen);
   add_inspect_commands(app, common, chosen);

@@ -3,19 +3,15 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <regex>
 
-#include "torsor/base/file.h"
-#include "torsor/base/hash.h"
 #include "torsor/data/task.h"
 #include "torsor/lab/effects.h"
 #include "torsor/lab/machine.h"
+#include "torsor/lab/results_folder.h"
 #include "torsor/lab/workload.h"
 #include "torsor/model/generate.h"
-#include "torsor/train/snapshot.h"
 
 namespace torsor {
 namespace {
@@ -23,20 +19,6 @@ namespace {
 constexpr const char* kFormat = "torsor-results-1";
 constexpr std::int64_t kSaveEvery = 50;
 constexpr std::int64_t kDecodedTokens = 64;
-
-std::string slug(const std::string& encoding) {
-  std::string text;
-  for (const char c : encoding) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-    if (plain)
-      text += c;
-    else if (!text.empty() && text.back() != '-')
-      text += '-';
-    if (text.size() >= 40) break;
-  }
-  while (!text.empty() && text.back() == '-') text.pop_back();
-  return text + "-" + sha256_hex(encoding).substr(0, 8);
-}
 
 bool stopped(const CompareControl& control) { return control.stop && control.stop->load(); }
 
@@ -92,65 +74,17 @@ class Comparison {
                       control_.expected_data));
     config_ = compare_to_json(plan_);
     config_["data_sha256"] = work_->sha256();
-    claim_folder();
+    folder_.emplace(control_.folder, config_, control_.resume, control_.force);
     if (control_.on_message) control_.on_message(work_->description());
   }
 
-  void claim_folder() {
-    make_directories(control_.folder);
-    claim_.emplace(control_.folder);
-    const std::string path = control_.folder + "/results.json";
-    const std::string mark = control_.folder + "/plan.json";
-    const auto exists = [&](const char* name) { return std::filesystem::exists(control_.folder + name); };
-    const bool published = exists("/results.csv") || exists("/report.html");
-    const bool present = std::filesystem::exists(path) || std::filesystem::exists(mark);
-    if (control_.force) {
-      // What was published first, so that a kill leaves no report of runs that are gone; then our own runs only.
-      for (const char* name : {"/report.html", "/results.csv", "/results.json", "/plan.json"})
-        std::filesystem::remove(control_.folder + name);
-      remove_runs();
-    } else if (published && !present) {
-      throw Error(str("'", control_.folder,
-                      "' already holds results of another kind; replace them with --force, or give another --out"));
-    } else if (present) {
-      if (!control_.resume)
-        throw Error(
-            str("'", control_.folder,
-                "' already holds results; go on with --resume, replace them with --force, or give another --out"));
-      const Json earlier = read_json(std::filesystem::exists(mark) ? mark : path);
-      const Json& config = earlier.contains("config") ? earlier.at("config") : earlier;
-      if (const std::string difference = first_difference(config, config_); !difference.empty())
-        throw Error(str("'", control_.folder, "' holds results of another plan: ", difference,
-                        "; give another --out or --force"));
-    }
-    make_directories(control_.folder + "/runs");
-    write_file_atomic(mark, json_text(config_, 2) + "\n");
-  }
-
-  /// The folders that one_run() makes: NAME-XXXXXXXX-seedN.
-  void remove_runs() const {
-    static const std::regex ours(".*-[0-9a-f]{8}-seed[0-9]+");
-    std::error_code none;
-    std::vector<std::filesystem::path> found;
-    for (const auto& entry : std::filesystem::directory_iterator(control_.folder + "/runs", none))
-      if (entry.is_directory() && std::regex_match(entry.path().filename().string(), ours))
-        found.push_back(entry.path());
-    for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
-  }
-
   Json one_run(const std::string& encoding, std::uint64_t seed) {
-    const std::string folder = str(control_.folder, "/runs/", slug(encoding), "-seed", seed);
-    const std::string record = folder + "/result.json";
-    if (std::filesystem::exists(record)) {
-      const Json earlier = read_json(record);
-      if (!earlier.is_object() || !earlier.contains("status") || !earlier.contains("effect"))
-        throw Error(str(record, ": expected the record of a run; remove the file to run it again"));
-      if (earlier.at("status") != "failed") {
-        effects_.push_back(earlier.at("effect"));
-        Json run = earlier;
-        run.erase("effect");
-        return run;
-      }
+    const std::string folder = folder_->run_folder(encoding, seed);
+    if (const auto earlier = folder_->recorded(folder)) {
+      effects_.push_back(earlier->at("effect"));
+      Json run = *earlier;
+      run.erase("effect");
+      return run;
     }
     RunPlan plan = plan_.run;
     plan.encoding = encoding;
@@ -175,7 +109,7 @@ class Comparison {
       control.progress = progress ? &*progress : nullptr;
       const RunResult result = train_run(plan, work_->training(plan), control);
       json["parameters"] = result.model.parameter_count();
-      json["train"] = train_json(result.train);
+      json["train"] = train_to_json(result.train);
       json["peak_memory_bytes"] = nullptr;
       json["decode_tokens_per_second"] = nullptr;
       json["eval"] = Json::array();
@@ -191,47 +125,20 @@ class Comparison {
     } catch (const UsageError&) {
       throw;
     } catch (const Refusal& refusal) {
-      give_up(json, "refused", refusal.what());
+      tell(json, give_up(json, "refused", refusal.what()));
     } catch (const std::exception& error) {
-      give_up(json, "failed", error.what());
+      tell(json, give_up(json, "failed", error.what()));
     }
-    try {
-      write_file_atomic(record, json_text(json, 1) + "\n");
-    } catch (const Error&) {
-      // What kept the run from being written keeps its record from it too; results.json tells of it.
-      if (json.at("status") != "failed") throw;
-    }
+    folder_->record(folder, json);
     effects_.push_back(json.at("effect"));
     json.erase("effect");
     return json;
   }
 
-  /// Turns what there is of a run's record into that of one without results.
-  void give_up(Json& json, const char* status, const std::string& message) const {
-    const std::string reason = message.substr(0, message.find('\n'));  // libtorch adds a trace
-    json["status"] = status;
-    json["reason"] = reason;
-    if (!json.contains("parameters")) json["parameters"] = nullptr;
-    if (!json.contains("train")) json["train"] = train_json({});
-    json["peak_memory_bytes"] = json["decode_tokens_per_second"] = nullptr;
-    json["eval"] = Json::array();
-    json["effect"] = Json();
+  void tell(const Json& json, const std::string& reason) const {
     if (control_.on_message)
-      control_.on_message(
-          str(json.at("encoding").get<std::string>(), " seed ", json.at("seed"), " ", status, ": ", reason));
-  }
-
-  static Json train_json(const TrainResult& train) {
-    Json json;
-    json["steps"] = train.losses.size();
-    json["tokens"] = train.tokens;
-    json["seconds"] = train.seconds;
-    json["tokens_per_second"] =
-        train.seconds > 0 ? Json(static_cast<double>(train.tokens) / train.seconds) : Json(nullptr);
-    Json losses = Json::array();
-    for (std::size_t step = 0; step < train.losses.size(); ++step) losses.push_back({step + 1, train.losses[step]});
-    json["losses"] = losses;
-    return json;
+      control_.on_message(str(json.at("encoding").get<std::string>(), " seed ", json.at("seed"), " ",
+                              json.at("status").get<std::string>(), ": ", reason));
   }
 
   Json document() const {
@@ -252,7 +159,7 @@ class Comparison {
 
   void write() const {
     const Json json = document();
-    write_file_atomic(control_.folder + "/results.json", json_text(json, 1) + "\n");
+    folder_->write(json);
     if (control_.on_results) control_.on_results(json);
   }
 
@@ -260,7 +167,7 @@ class Comparison {
   const CompareControl& control_;
   std::unique_ptr<const Workload> work_;
   std::int64_t window_ = 0;  // tokens
-  std::optional<FolderClaim> claim_;
+  std::optional<ResultsFolder> folder_;
   Json config_;
   Json runs_ = Json::array();
   std::vector<Json> effects_;

@@ -1,7 +1,6 @@
 #include "torsor/lab/run.h"
 
 #include "torsor/base/file.h"
-#include "torsor/data/batches.h"
 #include "torsor/model/checkpoint.h"
 
 namespace torsor {
@@ -41,19 +40,19 @@ TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::s
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
   const BatchSampler sampler(text, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
                              plan.seed);
-  const std::int64_t rows = plan.batch, tokens = plan.length + 1;
   return {text.tokenizer, text.vocabulary_size, sha256, [=](const Decoder& model, std::uint64_t index) {
-            const Batch batch = sampler.at(index);
-            return model.token_losses(at::tensor(batch.tokens, at::kLong).view({rows, tokens}), dtype).mean();
+            return model.token_losses(windows_of(sampler, index), dtype).mean();
           }};
 }
 
-TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData& data, TrainOptions options,
-                        const TrainCallbacks& callbacks) {
-  model.require_gradients();
-  std::vector<NamedParameter> parameters;
-  for (const ModelParameter& parameter : model.parameters())
-    parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
+at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch) {
+  const Batch batch = sampler.at(micro_batch);
+  return at::tensor(batch.tokens, at::kLong)
+      .view({static_cast<std::int64_t>(batch.rows), static_cast<std::int64_t>(batch.length) + 1});
+}
+
+TrainResult train_parameters(std::vector<NamedParameter> parameters, const Decoder& model, const RunPlan& plan,
+                             const TrainingData& data, TrainOptions options, const TrainCallbacks& callbacks) {
   options.steps = plan.steps;
   options.learning_rate = plan.learning_rate;
   options.warmup_steps = plan.warmup_steps;
@@ -67,6 +66,15 @@ TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData&
         return data.loss(model, static_cast<std::uint64_t>(step * plan.accumulation + micro));
       },
       callbacks);
+}
+
+TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData& data, TrainOptions options,
+                        const TrainCallbacks& callbacks) {
+  model.require_gradients();
+  std::vector<NamedParameter> parameters;
+  for (const ModelParameter& parameter : model.parameters())
+    parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
+  return train_parameters(std::move(parameters), model, plan, data, std::move(options), callbacks);
 }
 
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,

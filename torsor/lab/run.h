@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "torsor/data/batches.h"
 #include "torsor/lab/data.h"
 #include "torsor/model/decoder.h"
 #include "torsor/train/loop.h"
@@ -62,6 +63,13 @@ TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData&
 /// The same on text_training of `data`.
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
                         const TrainCallbacks& callbacks = {});
+
+/// Trains those `parameters` of `model` alone, on the same data; they require gradients already.
+TrainResult train_parameters(std::vector<NamedParameter> parameters, const Decoder& model, const RunPlan& plan,
+                             const TrainingData& data, TrainOptions options, const TrainCallbacks& callbacks = {});
+
+/// The windows of a micro-batch, (batch, length + 1) int64.
+at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch);
 
 struct RunResult {
   Decoder model;

@@ -13,11 +13,12 @@ AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeight
                                 std::int64_t layer, const at::Tensor& x, const AttendOptions& given,
                                 const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) {
   const std::int64_t batch = x.size(0), tokens = x.size(1);
-  const auto heads = [&](const at::Tensor& weight, std::int64_t count) {
-    return project(x, weight, dtype).view({batch, tokens, count, config.head_dim}).transpose(1, 2);
+  const LayerLowRank& low = weights.low_rank;
+  const auto heads = [&](const at::Tensor& weight, const LowRank& low_rank, std::int64_t count) {
+    return project(x, weight, low_rank, dtype).view({batch, tokens, count, config.head_dim}).transpose(1, 2);
   };
-  at::Tensor q = heads(weights.q, config.heads), k = heads(weights.k, config.kv_heads);
-  at::Tensor v = heads(weights.v, config.kv_heads);
+  at::Tensor q = heads(weights.q, low.q, config.heads), k = heads(weights.k, low.k, config.kv_heads);
+  at::Tensor v = heads(weights.v, low.v, config.kv_heads);
   Shifted shifted;
   if (config.kv_shift) {
     shifted = kv_shift(k, v, x, weights.k_shift, weights.v_shift, given.documents, counts,
@@ -41,7 +42,8 @@ AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeight
   }
   const Attended attended = cache ? cache->attend(q, k, v, options, counts) : attend_full(q, k, v, encoding, options);
   if (cache && config.kv_shift) cache->remember(layer, shifted.newest, counts);
-  return {project(attended.out.transpose(1, 2).reshape({batch, tokens, -1}), weights.o, dtype), attended.averages};
+  return {project(attended.out.transpose(1, 2).reshape({batch, tokens, -1}), weights.o, low.o, dtype),
+          attended.averages};
 }
 
 }  // namespace torsor

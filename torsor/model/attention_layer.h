@@ -7,6 +7,7 @@
 
 #include "torsor/attention/kv_cache.h"
 #include "torsor/model/config.h"
+#include "torsor/model/lora.h"
 
 namespace torsor {
 
@@ -16,6 +17,7 @@ struct AttentionWeights {
   at::Tensor q_norm, k_norm;    ///< (D), with qk_norm
   at::Tensor k_shift, v_shift;  ///< (K, C), with kv_shift
   NamedTensors position;        ///< the encoding's
+  LayerLowRank low_rank;        ///< trained beside q, k, v and o; most models have none
 };
 
 /// What a block's attention gives.

@@ -1,6 +1,9 @@
 #include "torsor/model/checkpoint.h"
 
+#include <filesystem>
+
 #include "torsor/base/file.h"
+#include "torsor/model/adapter.h"
 #include "torsor/train/state.h"
 
 namespace torsor {
@@ -108,7 +111,35 @@ void save_checkpoint(const std::string& folder, const Decoder& model, const std:
   write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
 }
 
-LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding, const std::string& precision) {
+namespace {
+
+void set_precision(ModelConfig& config, const std::string& precision) {
+  if (precision == "hf") config.precision = Precision::HuggingFace;
+  if (precision == "exact") config.precision = Precision::Exact;
+}
+
+/// An adapter as the plain model that means the same.
+LoadedModel load_merged(const std::string& folder, const std::string& encoding, const std::string& precision,
+                        const std::string& base) {
+  if (std::filesystem::exists(folder + "/config.json"))
+    throw Error(str("'", folder, "' holds a checkpoint and an adapter: which one is meant?"));
+  const LoadedAdapter adapter = load_adapter(folder, base);
+  Decoder merged = adapter.tuned.merged();
+  if (encoding.empty() && precision.empty()) return {std::move(merged), adapter.base.tokenizer};
+  ModelConfig config = merged.config();
+  if (!encoding.empty()) config.encoding = print(parse(encoding));
+  set_precision(config, precision);
+  std::map<std::string, at::Tensor> weights;
+  for (const ModelParameter& parameter : merged.parameters()) weights[parameter.name] = parameter.tensor;
+  return {Decoder(config, weights, folder + "/adapter.safetensors"), adapter.base.tokenizer};
+}
+
+}  // namespace
+
+LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding, const std::string& precision,
+                            const std::string& base) {
+  if (is_adapter(folder)) return load_merged(folder, encoding, precision, base);
+  if (!base.empty()) throw UsageError(str("'", folder, "' holds no adapter that --base could belong to"));
   const std::string path = folder + "/config.json";
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
@@ -129,8 +160,7 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
     config.vocabulary_size = vocabulary;
     config.train_length = length;
     config.encoding = print(parse(stored));
-    if (precision == "hf") config.precision = Precision::HuggingFace;
-    if (precision == "exact") config.precision = Precision::Exact;
+    set_precision(config, precision);
   } catch (const UsageError& error) {
     // A bad word in a file is bad data, not a bad request.
     throw Error(str(path, ": ", error.what()));

@@ -20,9 +20,11 @@ struct LoadedModel {
   std::string tokenizer;
 };
 
-/// Reads a folder written by save_checkpoint. `encoding` replaces the stored expression when it is not empty (tensors
-/// must still fit). Throws Error naming the file and what is wrong.
+/// Reads a folder written by save_checkpoint, or that of an adapter (adapter.h) merged into its base, which `base`
+/// names where it is not the recorded one. `encoding` replaces the stored expression when it is not empty (tensors must
+/// still fit). Throws Error naming the file and what is wrong, UsageError when `base` is given for a folder without
+/// adapter.
 LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding = "",
-                            const std::string& precision = "");
+                            const std::string& precision = "", const std::string& base = "");
 
 }  // namespace torsor

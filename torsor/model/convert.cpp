@@ -237,10 +237,6 @@ class LayerConversion {
   std::vector<HeadMap> maps_;
 };
 
-bool is_positional(const std::string& name) {
-  return name.rfind("model.position.", 0) == 0 || name.find(".self_attn.position.") != std::string::npos;
-}
-
 std::int64_t axes_of(const Decoder& model) {
   std::int64_t axes = 1;
   for (std::int64_t layer = 0; layer < model.config().layers; ++layer)

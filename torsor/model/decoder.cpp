@@ -38,6 +38,10 @@ Initial ones() { return {Initial::Kind::Constant, 1, 0, {}}; }
 
 }  // namespace
 
+bool is_positional(const std::string& parameter) {
+  return parameter.rfind("model.position.", 0) == 0 || parameter.find(".self_attn.position.") != std::string::npos;
+}
+
 // Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
 void Decoder::declare(const std::function<at::Tensor(const std::string&, const std::vector<std::int64_t>&,
                                                      const Initial&, bool)>& tensor) {
@@ -116,13 +120,18 @@ Decoder::Decoder(ModelConfig config, std::uint64_t seed) : config_(std::move(con
   });
 }
 
-Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source)
+Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source,
+                 std::optional<std::uint64_t> draw_seed)
     : config_(std::move(config)) {
   config_.complete();
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
   resolve_layers();
-  declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial&, bool decay) {
+  declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial, bool decay) {
     const auto found = weights.find(name);
+    if (found == weights.end() && draw_seed && is_positional(name)) {
+      parameters_.push_back({name, drawn(name, shape, initial, *draw_seed), decay});
+      return parameters_.back().tensor;
+    }
     if (found == weights.end()) throw Error(str(source, ": the tensor ", name, " is missing"));
     if (found->second.sizes() != at::IntArrayRef(shape))
       throw Error(str(source, ": the tensor ", name, " must have shape ", at::IntArrayRef(shape), ", found ",
@@ -156,6 +165,12 @@ void Decoder::to(at::ScalarType dtype) {
 
 void Decoder::require_gradients() {
   for (ModelParameter& parameter : parameters_) parameter.tensor.requires_grad_(true);
+}
+
+void Decoder::attach(const std::vector<LayerLowRank>& terms) {
+  if (terms.size() != layers_.size())
+    throw Error(str("model: low-rank terms of ", terms.size(), " layers, the model has ", layers_.size()));
+  for (std::size_t index = 0; index < terms.size(); ++index) layers_[index].attention.low_rank = terms[index];
 }
 
 void Decoder::block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,

@@ -26,6 +26,9 @@ struct ModelParameter {
   bool decay = true;  ///< weight decay applies
 };
 
+/// Whether a tensor's name is that of one of the encoding's.
+bool is_positional(const std::string& parameter);
+
 /// The tokens of one call.
 struct TokenBatch {
   at::Tensor tokens;     ///< (B, T) int64
@@ -42,7 +45,10 @@ class Decoder {
   Decoder(ModelConfig config, std::uint64_t seed);
   /// Weights by name, exactly those that the configuration needs. Throws Error naming the tensor that is missing, left
   /// over or of another shape; `source` names the file.
-  Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source);
+  /// With `draw_seed`, positional tensors that are missing are drawn as the other constructor draws them. The weights
+  /// are shared where they are float32 and contiguous.
+  Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source,
+          std::optional<std::uint64_t> draw_seed = std::nullopt);
 
   const ModelConfig& config() const { return config_; }
   const Encoding& encoding() const { return *encoding_; }
@@ -70,6 +76,11 @@ class Decoder {
   /// Called with every position state that a layer has changed, before the next layer reads it; empty = nobody watches.
   using StateObserver = std::function<void(std::int64_t layer, const at::Tensor& state)>;
   void observe_states(StateObserver observer) { observer_ = std::move(observer); }
+
+  /// Adds terms of low rank to the attention projections, one entry a layer, in place of earlier ones. They are no
+  /// parameters of the model: merge them into the weights (lora.h) before it is saved. Throws Error when the number of
+  /// layers is another.
+  void attach(const std::vector<LayerLowRank>& terms);
 
  private:
   struct Layer {

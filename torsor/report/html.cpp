@@ -465,8 +465,14 @@ class Page {
   }
 
   void settings_section() {
-    section("Settings and how to repeat", "The same runs again, from the file that this page was made of:");
-    html_.open("pre").element("code", {}, "torsor compare --from results.json").close().raw("\n");
+    const auto repeat = results_.config.find("repeat");
+    const bool told = repeat != results_.config.end() && repeat->is_string();
+    section("Settings and how to repeat",
+            told ? "The same runs again:" : "The same runs again, from the file that this page was made of:");
+    html_.open("pre")
+        .element("code", {}, told ? repeat->get<std::string>() : "torsor compare --from results.json")
+        .close()
+        .raw("\n");
     if (!results_.config.empty()) plain_table(results_.config, "Configuration");
     if (!results_.machine.empty()) plain_table(results_.machine, "Machine");
     end_section();
