@@ -63,6 +63,7 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   control.stop = &stop_requested;
   const Progress::Options progress = progress_options(common, plan.encoding);
   control.progress = &progress;
+  control.on_message = [&](const std::string& line) { say(common, line); };
   const RunResult result = train_run(plan, data, control);
   const double speed = result.train.seconds > 0 ? static_cast<double>(result.train.tokens) / result.train.seconds : 0;
   if (common.json) {

@@ -167,6 +167,7 @@ int run_one(const TuneArguments& arguments, const CommonOptions& common) {
   control.stop = &stop_requested;
   const Progress::Options progress = progress_options(common, plan.adapter.train);
   control.progress = &progress;
+  control.on_message = [&](const std::string& line) { say(common, line); };
   Json before, after;
   // First, so that lengths that cannot be scored are refused before hours of training.
   if (judged) before = evaluate_lengths(base.model, data.valid, evaluation, dtype, stop);

@@ -107,6 +107,8 @@ class Comparison {
       std::optional<Progress::Options> progress;
       if (control_.progress) progress.emplace(control_.progress(label));
       control.progress = progress ? &*progress : nullptr;
+      if (control_.on_message)
+        control.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
       const RunResult result = train_run(plan, work_->training(plan), control);
       json["parameters"] = result.model.parameter_count();
       json["train"] = train_to_json(result.train);

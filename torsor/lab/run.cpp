@@ -51,8 +51,11 @@ at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch) {
       .view({static_cast<std::int64_t>(batch.rows), static_cast<std::int64_t>(batch.length) + 1});
 }
 
-TrainResult train_parameters(std::vector<NamedParameter> parameters, const Decoder& model, const RunPlan& plan,
-                             const TrainingData& data, TrainOptions options, const TrainCallbacks& callbacks) {
+TrainResult train_parameters(std::vector<NamedParameter> parameters, Decoder& model, const RunPlan& plan,
+                             const TrainingData& data, TrainOptions options, TrainCallbacks callbacks,
+                             const std::function<void(const std::string&)>& on_message) {
+  StateWatch watch(model, on_message);
+  callbacks.annotate = [&](Json& line, std::string& shown) { watch.annotate(line, shown); };
   options.steps = plan.steps;
   options.learning_rate = plan.learning_rate;
   options.warmup_steps = plan.warmup_steps;
@@ -63,18 +66,19 @@ TrainResult train_parameters(std::vector<NamedParameter> parameters, const Decod
   return train(
       std::move(parameters), options,
       [&](std::int64_t step, std::int64_t micro) {
+        if (micro == 0) watch.begin(step);
         return data.loss(model, static_cast<std::uint64_t>(step * plan.accumulation + micro));
       },
       callbacks);
 }
 
 TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData& data, TrainOptions options,
-                        const TrainCallbacks& callbacks) {
+                        const TrainCallbacks& callbacks, const std::function<void(const std::string&)>& on_message) {
   model.require_gradients();
   std::vector<NamedParameter> parameters;
   for (const ModelParameter& parameter : model.parameters())
     parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
-  return train_parameters(std::move(parameters), model, plan, data, std::move(options), callbacks);
+  return train_parameters(std::move(parameters), model, plan, data, std::move(options), callbacks, on_message);
 }
 
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
@@ -95,7 +99,7 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   options.resume = control.resume;
   options.stop = control.stop;
   options.progress = control.progress;
-  const TrainResult result = train_model(model, plan, data, options);
+  const TrainResult result = train_model(model, plan, data, options, {}, control.on_message);
   save_checkpoint(control.folder, model, data.tokenizer);
   return {std::move(model), result};
 }

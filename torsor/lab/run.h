@@ -36,6 +36,7 @@ struct RunControl {
   bool resume = false;
   const std::atomic<bool>* stop = nullptr;
   const Progress::Options* progress = nullptr;
+  std::function<void(const std::string&)> on_message;  ///< a warning for people; empty = nobody is told
 };
 
 at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for others than float32 and bf16
@@ -59,14 +60,17 @@ TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::s
 /// Trains `model` in place. Of `options`, what the plan decides is filled in here; where to save, log and report is the
 /// caller's.
 TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData& data, TrainOptions options,
-                        const TrainCallbacks& callbacks = {});
+                        const TrainCallbacks& callbacks = {},
+                        const std::function<void(const std::string&)>& on_message = {});
 /// The same on text_training of `data`.
 TrainResult train_model(Decoder& model, const RunPlan& plan, const Corpus& data, TrainOptions options,
                         const TrainCallbacks& callbacks = {});
 
-/// Trains those `parameters` of `model` alone, on the same data; they require gradients already.
-TrainResult train_parameters(std::vector<NamedParameter> parameters, const Decoder& model, const RunPlan& plan,
-                             const TrainingData& data, TrainOptions options, const TrainCallbacks& callbacks = {});
+/// Trains those `parameters` of `model` alone, on the same data; they require gradients already. The sizes of a
+/// position state go into the log (state_watch.h).
+TrainResult train_parameters(std::vector<NamedParameter> parameters, Decoder& model, const RunPlan& plan,
+                             const TrainingData& data, TrainOptions options, TrainCallbacks callbacks = {},
+                             const std::function<void(const std::string&)>& on_message = {});
 
 /// The windows of a micro-batch, (batch, length + 1) int64.
 at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch);

@@ -109,8 +109,9 @@ TuneResult tune_run(const TuneBase& base, const TunePlan& plan, const LmData& da
   std::vector<NamedParameter> parameters;
   for (const ModelParameter& parameter : tuned.trained)
     parameters.push_back({parameter.name, parameter.tensor, parameter.decay});
-  TrainResult train = train_parameters(std::move(parameters), tuned.model, plan.run,
-                                       text_training(plan.run, data.train, data.sha256), options);
+  TrainResult train =
+      train_parameters(std::move(parameters), tuned.model, plan.run, text_training(plan.run, data.train, data.sha256),
+                       options, {}, control.on_message);
   Json run = plan_to_json(plan.run);
   run.erase("encoding");
   run.erase("model");

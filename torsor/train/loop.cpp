@@ -138,11 +138,13 @@ class Loop {
                    {"gradient_norm", report.gradient_norm}};
       if (options_.tokens_per_step > 0) line["tokens_per_second"] = report.tokens_per_second;
       line["seconds"] = report.seconds;
+      std::string shown;
+      if (callbacks_.annotate) callbacks_.annotate(line, shown);
       log(line);
       if (callbacks_.on_step) callbacks_.on_step(report);
       const bool due = options_.save_every > 0 && done_ % options_.save_every == 0;
       if (due || done_ == options_.steps) save();
-      if (progress) progress->update(done_, summary(report, first, seconds_ - seconds_before));
+      if (progress) progress->update(done_, summary(report, first, seconds_ - seconds_before) + shown);
     }
   }
 

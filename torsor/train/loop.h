@@ -58,7 +58,9 @@ using LossFunction = std::function<at::Tensor(std::int64_t step, std::int64_t mi
 
 /// Hooks; each may be empty.
 struct TrainCallbacks {
-  std::function<void(const StepReport&)> on_step;             ///< after a step, before its state is saved
+  std::function<void(const StepReport&)> on_step;  ///< after a step, before its state is saved
+  /// May add keys to the log's line of a step and words to the progress line.
+  std::function<void(Json& line, std::string& shown)> annotate;
   std::function<std::map<std::string, std::string>()> extra;  ///< the caller's cursors, asked for at every save (UTF-8)
   std::function<void(const std::map<std::string, std::string>&)> restore;  ///< given back once on resuming
 };
