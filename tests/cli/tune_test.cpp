@@ -78,14 +78,16 @@ TEST_F(CliTune, TellsCountsAndLossAndLeavesAnAdapterThatMerges) {
 TEST_F(CliTune, JudgesBeforeAndAfterInOneReport) {
   ASSERT_EQ(trained_, 0);
   const Ran ran = run(tune("fox",
-                           {"--train", "positions", "--encoding", "rope + fox", "--with", "norms", "--valid",
-                            folder_ / "book.txt", "--eval-lengths", "16,32", "--json"},
+                           {"--train", "positions", "--encoding", "rope + fox", "--with", "embeddings,norms", "--valid",
+                            folder_ / "book.txt", "--eval-lengths", "16,32", "--learning-rate", "0.01", "--json"},
                            60));
   ASSERT_EQ(ran.code, 0) << ran;
   const Json json = parse_json(ran.out, "tune");
   EXPECT_EQ(json.at("encoding"), "rope + fox");
   EXPECT_EQ(json.at("eval").at("before").size(), 2u);
-  EXPECT_GT(json.at("eval").at("before")[0].at("loss"), json.at("eval").at("after")[0].at("loss"));
+  // The base has hardly been trained; sixty steps of its embeddings tell the letters of the text from other bytes.
+  EXPECT_GT(json.at("eval").at("before")[0].at("loss").get<double>(),
+            json.at("eval").at("after")[0].at("loss").get<double>() + 0.5);
   const Json results = read_json(folder_ / "fox/results.json");
   EXPECT_EQ(results.at("runs")[0].at("encoding"), "before");
   EXPECT_EQ(results.at("runs")[1].at("parameters"), json.at("trained_parameters"));
