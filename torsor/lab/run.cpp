@@ -1,6 +1,7 @@
 #include "torsor/lab/run.h"
 
 #include "torsor/base/file.h"
+#include "torsor/lab/state_watch.h"
 #include "torsor/model/checkpoint.h"
 
 namespace torsor {
