@@ -92,6 +92,50 @@ TEST(Tape, ChecksTheStateThatItIsGiven) {
   }
 }
 
+/// A state of F planes as F blocks (c, s), (-s, c), row by row, of `columns` columns.
+at::Tensor blocks_of(const at::Tensor& state, std::int64_t columns) {
+  const std::int64_t planes = state.size(3) / 2;
+  const at::Tensor c = state.narrow(3, 0, planes), s = state.narrow(3, planes, planes);
+  const at::Tensor blocks = at::stack({at::stack({c, s}, -1), at::stack({s.neg(), c}, -1)}, -2);
+  return at::constant_pad_nd(blocks, {0, columns - 2}).flatten(3);
+}
+
+TEST(Tape, BlocksSayWhatPlanesSayAndAreLimitedAlike) {
+  at::manual_seed(7);
+  const at::Tensor q = at::randn({1, 4, 5, 8}, at::kDouble), k = at::randn({1, 4, 5, 8}, at::kDouble);
+  const at::Tensor state = 2 * at::randn({1, 4, 5, 8}, at::kDouble), mlp = at::randn({1, 5, 32}, at::kDouble);
+  for (const std::int64_t columns : {2, 3, 5}) {
+    const auto planes = make_encoding("tape(rope, clip=1.5)", dims(4, 4));
+    const auto blocks = make_encoding(
+        columns == 2 ? "tape(rope, clip=1.5)" : str("tape(rope, clip=1.5, block=", columns, ")"), dims(4, 4));
+    AttendOptions of_planes = options_of(*planes, state), of_blocks = options_of(*planes, blocks_of(state, columns));
+    for (auto& [name, tensor] : of_planes.parameters) {
+      tensor = at::randn(tensor.sizes(), at::kDouble) * 0.3;
+      of_blocks.parameters[name] = tensor;
+    }
+    const Attended a = attend_full(q, k, k, *planes, of_planes), b = attend_full(q, k, k, *blocks, of_blocks);
+    EXPECT_LE((a.out - b.out).abs().max().item<double>(), 1e-13);
+    EXPECT_LE((blocks_of(a.averages, columns) - b.averages).abs().max().item<double>(), 1e-13);
+    const auto next = [&](const Encoding& tape, const AttendOptions& options, const at::Tensor& averages) {
+      return tape.after_layer(layer_question(options, 1, 5, tape, q.options()), averages, mlp);
+    };
+    const at::Tensor next_a = next(*planes, of_planes, a.averages), next_b = next(*blocks, of_blocks, b.averages);
+    EXPECT_LE((blocks_of(next_a, columns) - next_b).abs().max().item<double>(), 1e-13);
+    // The limit is at work: no head's mean square is above it, and some head stands at it.
+    const at::Tensor root = (next_a.square().sum(3) / 4).sqrt();
+    EXPECT_NEAR(root.max().item<double>(), 1.5, 1e-12);
+  }
+}
+
+TEST(Tape, AControlTakesNoBlocks) {
+  const at::Tensor q = at::zeros({1, 4, 3, 8});
+  for (const char* control : {"mixing", "frame"}) {
+    const auto tape = make_encoding(str("tape(rope, control=", control, ")"), dims(4, 4));
+    EXPECT_THROW((void)attend(q, q, q, *tape, options_of(*tape, at::zeros({1, 4, 3, 16}))), Error) << control;
+    EXPECT_NO_THROW((void)attend(q, q, q, *tape, options_of(*tape, at::zeros({1, 4, 3, 8})))) << control;
+  }
+}
+
 /// One layer without the model: attention, then the state after it.
 struct LayerOut {
   at::Tensor out, state;

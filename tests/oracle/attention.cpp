@@ -7,6 +7,7 @@
 #include "tests/oracle/bias.h"
 #include "tests/oracle/gates.h"
 #include "tests/oracle/rotary.h"
+#include "tests/oracle/state.h"
 #include "tests/oracle/turns.h"
 
 namespace oracle {
@@ -52,10 +53,12 @@ struct Head {
   const Part* txl = nullptr;
   const Part* grape_m = nullptr;
   const Part* cope = nullptr;
+  const PositionState* state = nullptr;
   double scale = 1.0;
 };
 
-Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& parameters, int number) {
+Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& parameters, const PositionState* state,
+               int number) {
   Head head;
   head.number = number;
   head.key_head = number / (c.heads() / c.key_heads());
@@ -68,12 +71,24 @@ Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& 
       head.rotary_parts.push_back(&part);
       softmax_factor *= head.rotaries.back().softmax_factor();
     }
+    if (part.term->name == "tape") {
+      softmax_factor *= state->rotary().softmax_factor();
+      if (state->given()) {
+        head.state = state;
+      } else {  // the rotary inside turns
+        head.rotaries.push_back(state->rotary());
+        head.rotary_parts.push_back(&part);
+      }
+    }
     if (part.term->name == "txl") head.txl = &part;
     if (part.term->name == "grape-m") head.grape_m = &part;
     if (part.term->name == "cope") head.cope = &part;
     const bool reads_one_axis =
         is_plain_bias(part.term->name) || is_content_bias(part.term->name) || part.term->name == "txl";
     if (reads_one_axis && c.positions_k.size(2) != 1) throw Error("a bias reads one axis, the positions have several");
+  }
+  if (head.state != nullptr && (head.txl != nullptr || head.grape_m != nullptr || !head.rotaries.empty())) {
+    throw Error("tape turns q and k alone");
   }
   if (head.txl != nullptr && !head.rotaries.empty()) throw Error("txl does not go with a rotation");
   if (head.grape_m != nullptr && (head.txl != nullptr || !head.rotaries.empty())) {
@@ -168,16 +183,16 @@ std::vector<Var> logits_of_query(const Head& head, const Parameters& parameters,
     frequencies.push_back(head.rotaries[r].frequencies(key_head, total_length(c, b, i)));
   }
 
-  std::vector<Var> products;  // of grape-m
+  std::vector<Var> products;  // of grape-m and tape
+  if (head.state != nullptr) products = head.state->products(tokens, q_moved);
   if (head.grape_m != nullptr) products = turned_products(*head.grape_m, parameters, tokens, q_moved);
 
   std::vector<Var> logits;
   for (int j : seen) {
     const std::vector<double> position_k = position_of(c.positions_k, b, j);
     const std::vector<Var> key = row_of(k, b, head.key_head, j);
-    const Var product = head.grape_m != nullptr
-                            ? products[logits.size()]
-                            : moved_product(head, q_moved, key, frequencies, position_q, position_k);
+    const Var product = !products.empty() ? products[logits.size()]
+                                          : moved_product(head, q_moved, key, frequencies, position_q, position_k);
     Var logit = product * (head.scale * factor);
     for (const Part* part : head.parts) {
       const int own = head.number - part->first_head;
@@ -233,6 +248,14 @@ void add_embedding(const Case& c, const std::vector<Part>& parts, Outputs& outpu
   }
 }
 
+/// Whether the queries are the tokens: only then is it known what becomes of every token's state.
+bool asks_for_all_tokens(const Case& c) {
+  if (c.queries() != c.keys() || c.positions_q.data != c.positions_k.data) return false;
+  if (c.documents_k && c.documents_q->data != c.documents_k->data) return false;
+  return !c.key_lengths || std::all_of(c.key_lengths->data.begin(), c.key_lengths->data.end(),
+                                       [&](double length) { return length == c.keys(); });
+}
+
 }  // namespace
 
 bool sees(const Case& c, int b, int i, int j) {
@@ -262,9 +285,17 @@ Computed compute(const Case& c, bool gradients) {
   for (const Part& part : parts) reads_x = reads_x || reads_hidden_states(*part.term);
   if (reads_x && !c.x) throw Error("case '" + c.id + "' lacks the hidden states x");
   const VarTensor x = reads_x ? variables(*c.x, record) : VarTensor();
+  const VarTensor given_state = c.state ? variables(*c.state, record) : VarTensor();
   Parameters parameters;
   for (const auto& [name, tensor] : c.parameters) parameters[name] = variables(tensor, record);
   const std::size_t leaves = tape.size();
+  std::optional<PositionState> state;
+  for (const Part& part : parts) {
+    if (part.term->name != "tape") continue;
+    if (state) throw Error("two terms carry a state");
+    state.emplace(part, c, parameters, c.state ? &given_state : nullptr);
+  }
+  if (c.state && !state) throw Unsupported("nothing here reads the state");
 
   Computed computed;
   Outputs& outputs = computed.outputs;
@@ -273,9 +304,11 @@ Computed compute(const Case& c, bool gradients) {
   Tensor& out = outputs["out"];
   Tensor& lse = outputs["lse"];
   std::vector<double> seeds;
+  Tensor carried;
+  if (state && state->averages()) carried = Tensor({c.rows(), c.heads(), c.queries(), state->width()});
 
   for (int h = 0; h < c.heads(); ++h) {
-    const Head head = make_head(c, parts, parameters, h);
+    const Head head = make_head(c, parts, parameters, state ? &*state : nullptr, h);
     for (int b = 0; b < c.rows(); ++b) {
       for (int i = 0; i < c.queries(); ++i) {
         SeenTokens tokens{&c, &q, &k, &v, &x, b, h, head.key_head, i, i + length_of_row(c, b) - c.queries(), {}};
@@ -297,6 +330,14 @@ Computed compute(const Case& c, bool gradients) {
           sum += weights.back();
         }
         lse.data[lse.index(b, h, i)] = largest + std::log(sum.value);
+        if (!carried.data.empty() && state->part().covers(h)) {
+          std::vector<double> average(static_cast<std::size_t>(state->width()), 0.0);
+          for (std::size_t j = 0; j < seen.size(); ++j) {
+            state->add_average(tokens, weights[j].value / sum.value, seen[j], average);
+          }
+          std::copy(average.begin(), average.end(),
+                    carried.data.begin() + static_cast<std::ptrdiff_t>(carried.index(b, h, i, 0)));
+        }
         for (int d = 0; d < c.value_dim(); ++d) {
           Var mean = 0.0;
           for (std::size_t j = 0; j < seen.size(); ++j) mean += weights[j] / sum * v.at(b, head.key_head, seen[j], d);
@@ -310,6 +351,8 @@ Computed compute(const Case& c, bool gradients) {
     }
   }
   add_embedding(c, parts, outputs);
+  if (!carried.shape.empty()) outputs["carried"] = carried;
+  if (state && state->updates() && c.mlp_out && asks_for_all_tokens(c)) outputs["state"] = state->after_layer(carried);
   if (!record) return computed;
 
   const Tape::Adjoints adjoints = tape.backward(seeds);
@@ -328,11 +371,16 @@ Computed compute(const Case& c, bool gradients) {
   take("grad.k", c.k);
   take("grad.v", c.v);
   if (reads_x) take("grad.x", *c.x);
+  if (c.state) take("grad.state", *c.state);
   for (const auto& [name, tensor] : c.parameters) take("grad.parameters." + name, tensor);
   if (next != leaves) throw Error("the leaves of the tape were miscounted");
   // An embedding goes on the tokens before attention reads them, not into `out`: its table has no gradient here.
   for (const Part& part : parts) {
     if (part.term->name == "learned") outputs.erase("grad.parameters." + part.term->key() + ".table");
+    // What changes a state is read by the next layer only.
+    for (const char* of_tape : {".up_proj", ".x_proj", ".down_proj", ".post_attention"}) {
+      if (part.term->name == "tape") outputs.erase("grad.parameters." + part.term->key() + of_tape);
+    }
   }
   return computed;
 }

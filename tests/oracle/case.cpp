@@ -51,6 +51,12 @@ void check_shapes(const Case& c) {
   if (c.key_heads() < 1 || c.heads() % c.key_heads() != 0) {
     throw Error("case '" + c.id + "': the key heads must divide the query heads");
   }
+  if (c.state && (c.state->shape.size() != 4 || c.state->size(0) != B || c.state->size(2) != c.keys())) {
+    throw Error("case '" + c.id + "': state must be (B, Hs, Tk, W)");
+  }
+  if (c.mlp_out && (c.mlp_out->shape.size() != 3 || c.mlp_out->size(0) != B || c.mlp_out->size(1) != c.keys())) {
+    throw Error("case '" + c.id + "': mlp_out must be (B, Tk, C)");
+  }
   if (c.positions_k.shape.size() != 3) throw Error("case '" + c.id + "': positions have three axes");
   const int axes = c.positions_k.size(2);
   expect_shape(c, c.positions_k, {B, c.keys(), axes}, "positions_k");
@@ -114,7 +120,8 @@ Case case_from_json(const Json& json) {
   c.encoding = json.at("encoding").get<std::string>();
   const Json& in = json.at("inputs");
   static const std::set<std::string> read_here = {
-      "q", "k", "v", "x", "positions_q", "positions_k", "documents_q", "documents_k", "key_lengths", "layer", "layers"};
+      "q",           "k",           "v",     "x",      "positions_q", "positions_k", "documents_q",
+      "documents_k", "key_lengths", "layer", "layers", "state",       "mlp_out"};
   for (const auto& [name, value] : in.items()) {
     if (read_here.count(name) == 0) throw Unsupported("input '" + name + "' is not read here");
   }
@@ -122,6 +129,8 @@ Case case_from_json(const Json& json) {
   c.k = tensor_from_json(in.at("k"), "k");
   c.v = tensor_from_json(in.at("v"), "v");
   c.x = optional_tensor(in, "x");
+  c.state = optional_tensor(in, "state");
+  c.mlp_out = optional_tensor(in, "mlp_out");
   c.documents_q = optional_tensor(in, "documents_q");
   c.documents_k = optional_tensor(in, "documents_k");
   c.key_lengths = optional_tensor(in, "key_lengths");
@@ -154,6 +163,8 @@ Json case_to_json(const Case& c) {
   in["k"] = tensor_to_json(c.k);
   in["v"] = tensor_to_json(c.v);
   if (c.x) in["x"] = tensor_to_json(*c.x);
+  if (c.state) in["state"] = tensor_to_json(*c.state);
+  if (c.mlp_out) in["mlp_out"] = tensor_to_json(*c.mlp_out);
   in["positions_q"] = tensor_to_json(c.positions_q);
   in["positions_k"] = tensor_to_json(c.positions_k);
   if (c.documents_q) in["documents_q"] = tensor_to_json(*c.documents_q, true);
@@ -194,11 +205,11 @@ Outputs outputs_from_json(const Json& json) {
 
 Json outputs_to_json(const Outputs& outputs) {
   Json json = Json::object();
-  for (const char* name : {"out", "lse", "embedding"}) {
+  for (const char* name : {"out", "lse", "state", "carried", "embedding"}) {
     if (outputs.count(name) != 0) json[name] = tensor_to_json(outputs.at(name));
   }
   const std::string prefix = "grad.parameters.";
-  for (const char* by : {"q", "k", "v", "x"}) {
+  for (const char* by : {"q", "k", "v", "x", "state"}) {
     const std::string name = std::string("grad.") + by;
     if (outputs.count(name) != 0) json["grad"][by] = tensor_to_json(outputs.at(name));
   }

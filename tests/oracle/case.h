@@ -40,6 +40,8 @@ struct Case {
   std::string id, note, encoding;
   Tensor q, k, v;                                  ///< (B, Hq, Tq, D), (B, Hk, Tk, D), (B, Hk, Tk, Dv)
   std::optional<Tensor> x;                         ///< (B, Tk, C)
+  std::optional<Tensor> state;                     ///< (B, Hs, Tk, W), that enters the layer
+  std::optional<Tensor> mlp_out;                   ///< (B, Tk, C), what the layer's MLP answers
   Tensor positions_q, positions_k;                 ///< (B, T, axes)
   std::optional<Tensor> documents_q, documents_k;  ///< (B, T), -1 is padding
   std::optional<Tensor> key_lengths;               ///< (B)
@@ -59,8 +61,8 @@ struct Case {
   int value_dim() const { return v.size(3); }
 };
 
-/// What a case's file holds, or should hold, under "outputs": `out`, `lse`, `embedding`, `grad.q`, `grad.k`, `grad.v`,
-/// `grad.x` where x is read, `grad.parameters.NAME`.
+/// What a case's file holds, or should hold, under "outputs": `out`, `lse`, `state`, `carried`, `embedding`, `grad.q`,
+/// `grad.k`, `grad.v`, `grad.x` where x is read, `grad.state`, `grad.parameters.NAME`.
 using Outputs = Tensors;
 
 Tensor tensor_from_json(const Json& json, const std::string& what);

@@ -39,13 +39,14 @@ const std::map<std::string, std::set<std::string>>& vocabulary() {
       {"grape-m",
        {"planes", "base", "rank", "basis", "reflectors", "context", "link", "axes", "per_head", "layout",
         "orientation"}},
+      {"tape", {"post", "width", "mlp", "attention", "block", "from_layer", "gqa", "clip", "control"}},
       {"heads", {}},
       {"layers", {}},
   };
   return names;
 }
 
-const std::set<std::string> elsewhere = {"tape", "sipe"};
+const std::set<std::string> elsewhere = {"sipe"};
 
 class Reader {
  public:

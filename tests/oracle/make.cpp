@@ -70,7 +70,7 @@ Tensor draw_parameter(const ParameterInfo& info, const Spec& spec, Draws& draws)
     if (info.tensor == "r2") x = draws.between(0.1, 1.2);
     if (name == "txl" && info.tensor == "w") x *= 0.5;
     if (info.tensor == "log_slopes" || info.tensor == "log_alpha") x = draws.between(-3.0, -0.3);
-    if (info.tensor == "weight") x *= 0.5;
+    if (info.tensor == "weight" || name == "tape") x *= 0.5;
     if (name == "grape-m" && (info.tensor == "a" || info.tensor == "b" || info.tensor == "mix")) x *= 0.5;
     if (info.tensor == "omega" || info.tensor == "theta") x = draws.between(0.2, 1.0);
     if (name == "fire" && info.tensor == "c") x = draws.between(0.08, 0.2);
@@ -226,6 +226,11 @@ Case draw(const Spec& s) {
   c.v = normals({s.rows, s.key_heads, s.keys, value_dim}, draws);
   c.grad_out = normals({s.rows, s.heads, s.queries, value_dim}, draws);
   if (s.has_x) c.x = normals({s.rows, s.keys, s.channels}, draws);
+  if (s.state_heads > 0) {
+    c.state = Tensor({s.rows, s.state_heads, s.keys, s.state_width});
+    for (double& z : c.state->data) z = to_float32(0.8 * draws.normal());
+  }
+  if (s.has_mlp) c.mlp_out = normals({s.rows, s.keys, s.channels}, draws);
   c.causal = s.causal;
   c.window = s.window;
   c.scale = s.scale;
@@ -259,6 +264,10 @@ std::vector<Group> groups() {
        gate_specs()},
       {"turns", "grape-m: trained spectra, planes, mixtures that do not commute, bases, phases of the content.",
        turn_specs()},
+      {"state",
+       "tape: q and k turned by a state of their token, which is given or that of its position; the averages of the "
+       "states (carried) and the states after the layer (state), where the case says what the MLP answered.",
+       state_specs()},
       {"absolute",
        "What is added to the embedding. q, k and v are given as they are, so it changes nothing in out; "
        "outputs.embedding (B, Tk, C) is the vector that each token gets, from positions_k and the width C of x (whose "

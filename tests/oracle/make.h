@@ -25,6 +25,8 @@ struct Spec {
   std::vector<int> documents_k, documents_q;     ///< flat; positions begin anew in each document
   std::vector<int> lengths;                      ///< key_lengths
   bool has_x = false;
+  int state_heads = 0, state_width = 0;  ///< of a given state; 0 = none is given
+  bool has_mlp = false;                  ///< whether mlp_out is given
   int layer = 0, layers = 1;
   int frequency_rows = 1;                                 ///< rows of rope.log_freq
   double loudness = 1.0;                                  ///< multiplies q
@@ -53,6 +55,9 @@ struct Spec {
   }
   Spec& key_lengths(std::vector<int> l) { return lengths = std::move(l), *this; }
   Spec& with_x(int c) { return channels = c, has_x = true, *this; }
+  Spec& with_state(int h, int w) { return state_heads = h, state_width = w, *this; }
+  Spec& without_state() { return state_heads = 0, *this; }
+  Spec& with_mlp(int c) { return channels = c, has_mlp = true, *this; }
   Spec& hidden(int c) { return channels = c, *this; }  ///< the width C, without x
   Spec& left_over(double held) { return leftover = held, *this; }
   Spec& in_layer(int l, int n) { return layer = l, layers = n, *this; }
@@ -84,6 +89,7 @@ std::vector<Spec> bias_specs();
 std::vector<Spec> content_specs();
 std::vector<Spec> gate_specs();
 std::vector<Spec> turn_specs();
+std::vector<Spec> state_specs();
 std::vector<Spec> absolute_specs();
 std::vector<Spec> composition_specs();
 std::vector<Spec> position_specs();

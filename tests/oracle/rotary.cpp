@@ -214,6 +214,8 @@ double Rotary::magnitude() const {
   return m;
 }
 
+double Rotary::direction() const { return rope_->word("orientation", "plus") == "minus" ? -1.0 : 1.0; }
+
 double Rotary::softmax_factor() const {
   double factor = 1.0;
   for (const Term* w : wrappers_) {
@@ -225,7 +227,6 @@ double Rotary::softmax_factor() const {
 
 Var Rotary::product(const std::vector<Var>& q, const std::vector<Var>& k, const std::vector<Var>& frequencies,
                     const std::vector<double>& position_q, const std::vector<double>& position_k) const {
-  const double direction = rope_->word("orientation", "plus") == "minus" ? -1.0 : 1.0;
   const bool decays = rope_->name == "xpos";
   const double m = magnitude();
   Var total = 0.0;
@@ -233,7 +234,7 @@ Var Rotary::product(const std::vector<Var>& q, const std::vector<Var>& k, const 
     const Plane& plane = planes_[p];
     const auto axis = static_cast<std::size_t>(plane.axis);
     // the key as the query sees it: turned by the angle between the two
-    const Var angle = frequencies[p] * (direction * (position_k.at(axis) - position_q.at(axis)));
+    const Var angle = frequencies[p] * (direction() * (position_k.at(axis) - position_q.at(axis)));
     const Var c = cos(angle);
     const Var s = sin(angle);
     const Var& ka = k[static_cast<std::size_t>(plane.a)];

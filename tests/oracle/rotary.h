@@ -39,6 +39,8 @@ class Rotary {
 
   /// Multiplies cos and sin, for q and for k.
   double magnitude() const;
+  /// 1, or -1 where planes turn the other way.
+  double direction() const;
   /// Multiplies 1/sqrt(D) when the case gives no scale.
   double softmax_factor() const;
 

@@ -35,6 +35,7 @@ Tensor& tensor_of(Case& c, const std::string& name) {
   if (name == "grad.k") return c.k;
   if (name == "grad.v") return c.v;
   if (name == "grad.x") return *c.x;
+  if (name == "grad.state") return *c.state;
   return c.parameters.at(name.substr(std::string("grad.parameters.").size()));
 }
 

@@ -44,6 +44,13 @@ void collect(const Sum& sum, const Part& range, const Case& c, std::vector<Part>
   }
 }
 
+/// Of the rotary inside a tape.
+int number_of_planes(const Term& tape, int head_dim) {
+  const Term* rotary = &tape.inner();
+  while (is_scaling(rotary->name)) rotary = &rotary->inner();
+  return static_cast<int>(planes_of(*rotary, head_dim).size());
+}
+
 }  // namespace
 
 std::vector<Part> parts_of(const Sum& sum, const Case& c) {
@@ -59,12 +66,30 @@ std::vector<ParameterInfo> parameters_of(const Sum& sum, const Case& c, int chan
   std::vector<ParameterInfo> all;
   for (const Part& part : parts_of(sum, c)) {
     const Term* term = part.term;
-    while (is_scaling(term->name)) term = &term->inner();
     const int H = part.heads;
     const int D = c.head_dim();
     const auto add = [&](const std::string& tensor, std::vector<int> shape) {
       all.push_back({term->key() + "." + tensor, tensor, term, std::move(shape), part.key_heads});
     };
+    if (term->name == "tape") {
+      const int carriers = term->word("gqa", "expand") == "shared" ? part.key_heads : H;
+      const std::string control = term->word("control", "none"), post = term->word("post", "rowsum");
+      const double given = term->number("width", 0);
+      const int inner = given > 0.0 ? static_cast<int>(given) : 4 * H;
+      const bool acts = c.layer >= term->number("from_layer", 0);
+      if (acts && term->flag("mlp", true)) {
+        const int rows = control == "mixing" ? carriers * number_of_planes(*term, D) : carriers;
+        const bool frame = control == "frame";
+        add("up_proj", frame ? std::vector<int>{2, inner, rows} : std::vector<int>{inner, rows});
+        add("x_proj", {inner, channels});
+        add("down_proj", frame ? std::vector<int>{2, rows, inner} : std::vector<int>{rows, inner});
+      }
+      if (acts && term->flag("attention", true) && post != "none") {
+        add("post_attention", post == "scalar" ? std::vector<int>{carriers} : std::vector<int>{carriers, carriers});
+      }
+      term = &term->inner();
+    }
+    while (is_scaling(term->name)) term = &term->inner();
     if (term->name == "learned") add("table", {static_cast<int>(term->number("length")), channels});
     if (term->name == "rope" && term->flag("learn", false)) {
       add("log_freq", {-1, static_cast<int>(planes_of(*term, D).size())});

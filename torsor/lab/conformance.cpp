@@ -120,6 +120,13 @@ void check_shapes(const ConformanceCase& c) {
   if (D < 1) bad(c.where, "inputs.q must have a head width of at least 1");
   if (c.x.defined() && (c.x.dim() != 3 || c.x.size(0) != B || c.x.size(1) != Tk))
     bad(c.where, str("inputs.x (B, Tk, C) must have shape [", B, ", ", Tk, ", C], found ", c.x.sizes()));
+  if (c.state.defined() && (c.state.dim() != 4 || c.state.size(0) != B || c.state.size(2) != Tk))
+    bad(c.where,
+        str("inputs.state (B, Hs, Tk, W) must have shape [", B, ", Hs, ", Tk, ", W], found ", c.state.sizes()));
+  if (c.mlp_out.defined() && (c.mlp_out.dim() != 3 || c.mlp_out.size(0) != B || c.mlp_out.size(1) != Tk))
+    bad(c.where, str("inputs.mlp_out (B, Tk, C) must have shape [", B, ", ", Tk, ", C], found ", c.mlp_out.sizes()));
+  if (c.x.defined() && c.mlp_out.defined())
+    expect(c, c.mlp_out, {B, Tk, c.x.size(2)}, "inputs.mlp_out", "(B, Tk, C), C as in inputs.x,");
   if (c.positions_k.defined()) {
     if (c.positions_k.dim() != 3) bad(c.where, str("inputs.positions_k (B, Tk, axes) found ", c.positions_k.sizes()));
     expect(c, c.positions_k, {B, Tk, c.positions_k.size(2)}, "inputs.positions_k", "(B, Tk, axes)");
@@ -147,6 +154,10 @@ void check_shapes(const ConformanceCase& c) {
   output("grad.k", c.k.sizes().vec());
   output("grad.v", c.v.sizes().vec());
   if (c.x.defined()) output("grad.x", c.x.sizes().vec());
+  if (c.state.defined()) output("grad.state", c.state.sizes().vec());
+  if (!c.state.defined() && c.outputs.count("grad.state"))
+    bad(c.where, "outputs.grad.state is the gradient of inputs.state, which is missing");
+  if (c.state.defined()) output("state", c.state.sizes().vec());
   for (const auto& [name, tensor] : c.parameters) output("grad.parameters." + name, tensor.sizes().vec());
   if (c.layers < 1 || c.layer < 0 || c.layer >= c.layers)
     bad(c.where, str("inputs.layer must lie in [0, layers), found layer ", c.layer, " of ", c.layers));
@@ -183,7 +194,7 @@ void read_outputs(ConformanceCase& c, const Json& json) {
     const Json grad = object.get<Json>("grad");
     JsonObject gradients(grad, where + ".grad", JsonObject::Blame::data);
     TensorReader of(gradients, where + ".grad");
-    for (const char* name : {"q", "k", "v", "x"})
+    for (const char* name : {"q", "k", "v", "x", "state"})
       if (gradients.has(name)) c.outputs.emplace(str("grad.", name), of.optional(name));
     if (gradients.has("parameters"))
       for (const auto& [name, tensor] : read_named(gradients.get<Json>("parameters"), where + ".grad.parameters"))

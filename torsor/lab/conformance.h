@@ -32,7 +32,8 @@ struct ConformanceCase {
   at::Tensor positions_q, positions_k;  ///< (B, T, axes)
   at::Tensor documents_q, documents_k;  ///< (B, T) int64
   at::Tensor key_lengths;               ///< (B) int64
-  at::Tensor state, mlp_out;
+  at::Tensor state;                     ///< (B, Hs, Tk, W) position state that enters the layer
+  at::Tensor mlp_out;  ///< (B, Tk, C) what the layer's MLP answers, before it is added to the residual stream
   NamedTensors named;
   std::int64_t layer = 0, layers = 1;
   NamedTensors parameters;
@@ -40,7 +41,7 @@ struct ConformanceCase {
   std::optional<std::int64_t> window;
   std::optional<double> scale;
   at::Tensor grad_out;  ///< (B, Hq, Tq, Dv)
-  /// By name: "out", "lse", "state", "carried", "embedding", "grad.q", "grad.parameters.t5.table" ...
+  /// By name: "out", "lse", "state", "carried", "embedding", "grad.q", "grad.state", "grad.parameters.t5.table" ...
   NamedTensors outputs;
   std::map<std::string, Tolerance> tolerance;  ///< by dtype: "float64", "float32", "bf16"
 };

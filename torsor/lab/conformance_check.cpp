@@ -20,7 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const std::string kGradient = "grad.";
 
 /// Names that files may use and that this version does not have yet. Any other unknown name is a slip: its case fails.
-const std::set<std::string> kPlanned = {"tape", "sipe"};
+const std::set<std::string> kPlanned = {"sipe"};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -34,22 +34,26 @@ std::string planned_name(const Expression& expression) {
   return "";
 }
 
-/// The model width: that of x, or of a trained tensor that has it (the table of `learned`, the w of `txl`), or 0.
+/// The model width: that of x or mlp_out, or of a trained tensor that has it (the table of `learned`, the w of `txl`,
+/// the x_proj of `tape`), or 0.
 std::int64_t width_of(const ConformanceCase& c) {
   if (c.x.defined()) return c.x.size(2);
+  if (c.mlp_out.defined()) return c.mlp_out.size(2);
   for (const auto& [name, tensor] : c.parameters) {
     const std::string owner = name.substr(0, name.find_first_of("#."));
-    if ((owner == "txl" && tensor.dim() == 3) || (owner == "learned" && tensor.dim() == 2)) return tensor.size(-1);
+    const bool wide = (owner == "txl" && tensor.dim() == 3) || (owner == "learned" && tensor.dim() == 2) ||
+                      (owner == "tape" && tensor.dim() == 2 && name.ends_with(".x_proj"));
+    if (wide) return tensor.size(-1);
   }
   return 0;
 }
 
-/// The dtype of everything that is not q, k, v, x, out or grad_out.
+/// The dtype of everything that is not q, k, v, x, mlp_out, out or grad_out.
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 at::Tensor as(const at::Tensor& tensor, at::ScalarType dtype) { return tensor.defined() ? tensor.to(dtype) : tensor; }
 
-/// What every path hands over; positions, documents and x are added by the paths.
+/// What every path hands over; positions, documents, x and the state are added by the paths.
 AttendOptions common_options(const ConformanceCase& c, at::ScalarType dtype) {
   AttendOptions options;
   options.causal = c.causal;
@@ -58,7 +62,6 @@ AttendOptions common_options(const ConformanceCase& c, at::ScalarType dtype) {
   options.layer = c.layer;
   options.layers = c.layers;
   options.need_lse = true;
-  options.state = as(c.state, wide(dtype));
   for (const auto& [name, tensor] : c.parameters) options.parameters[name] = tensor.to(wide(dtype));
   options.named = c.named;
   return options;
@@ -72,6 +75,7 @@ AttendOptions whole_options(const ConformanceCase& c, at::ScalarType dtype) {
   options.query_documents = c.documents_q;
   options.key_lengths = c.key_lengths;
   options.x = as(c.x, dtype);
+  options.state = as(c.state, wide(dtype));
   return options;
 }
 
@@ -83,6 +87,26 @@ at::Tensor embedding_of(const ConformanceCase& c, const Encoding& encoding, cons
     side.positions = at::arange(c.k.size(2), at::kDouble).view({1, -1, 1}).expand({c.k.size(0), c.k.size(2), 1});
   const at::Tensor embedding = encoding.embedding(side, parameters);
   return embedding.defined() ? embedding.detach().to(wide(dtype)) : embedding;
+}
+
+/// Whether every token of the case has its query, and nothing else has one: then what becomes of their states is known.
+bool asks_for_all_tokens(const ConformanceCase& c) {
+  const auto alike = [](const at::Tensor& of_queries, const at::Tensor& of_keys) {
+    return !of_queries.defined() || of_queries.equal(of_keys);
+  };
+  return c.q.size(2) == c.k.size(2) && alike(c.positions_q, c.positions_k) && alike(c.documents_q, c.documents_k) &&
+         (!c.key_lengths.defined() || c.key_lengths.eq(c.k.size(2)).all().item<bool>());
+}
+
+/// The state after the layer, zeros for padding; undefined where it stays as it is or nobody can say.
+at::Tensor next_state(const ConformanceCase& c, const Encoding& layer, const AttendOptions& options,
+                      const at::Tensor& averages, at::ScalarType dtype) {
+  if (!c.mlp_out.defined() || !layer.traits().carries || !asks_for_all_tokens(c)) return {};
+  const at::Tensor mlp = c.mlp_out.to(dtype);
+  const Question question = layer_question(options, mlp.size(0), mlp.size(1), layer, mlp.options());
+  const at::Tensor state = layer.after_layer(question, averages, mlp);
+  if (!state.defined() || !c.documents_k.defined()) return state;
+  return state.masked_fill(c.documents_k.eq(-1).view({c.k.size(0), 1, c.k.size(2), 1}), 0);
 }
 
 // --------------------------------------------------------------------------------------------------------------------
@@ -113,6 +137,7 @@ class ThroughCache {
         k_(c.k.to(dtype)),
         v_(c.v.to(dtype)),
         x_(as(c.x, dtype)),
+        state_(as(c.state, wide(dtype))),
         traits_(layer_encoding(encoding, c.layer)->traits()),
         sides_(resolve_sides(q_, k_, whole_options(c, dtype), encoding->traits())),
         cache_(std::move(encoding), {.capacity = std::max<std::int64_t>(c.k.size(2), 1),
@@ -132,17 +157,20 @@ class ThroughCache {
     // order a query sees keys that come after it.
     const bool as_they_come = c_.causal && !traits_.length_dependent;
     append_up_to(as_they_come ? before_query(0) : length_);
-    std::vector<at::Tensor> out, lse;
+    std::vector<at::Tensor> out, lse, carried;
     for (std::int64_t first = 0; first < queries; first += n_) {
       const std::int64_t n = std::min(n_, queries - first);
       const Attended one = as_they_come ? arrive_and_attend(first, n) : read(first, n);
       out.push_back(one.out);
       lse.push_back(one.lse);
+      if (one.averages.defined()) carried.push_back(one.averages);
     }
     if (queries == 0)
       return {{"out", at::zeros({q_.size(0), q_.size(1), 0, v_.size(3)}, q_.options())},
               {"lse", at::zeros({q_.size(0), q_.size(1), 0}, q_.options())}};
-    return {{"out", at::cat(out, 2)}, {"lse", at::cat(lse, 2)}};
+    NamedTensors outputs = {{"out", at::cat(out, 2)}, {"lse", at::cat(lse, 2)}};
+    if (!carried.empty()) outputs["carried"] = at::cat(carried, 2);
+    return outputs;
   }
 
  private:
@@ -165,6 +193,7 @@ class ThroughCache {
     options.positions = piece(sides_.key.positions, 1, have_, n);
     options.documents = piece(sides_.key.documents, 1, have_, n);
     options.x = piece(x_, 1, have_, n);
+    options.state = piece(state_, 2, have_, n);
     return options;
   }
 
@@ -186,7 +215,8 @@ class ThroughCache {
     options.query_positions = sides_.query.positions.narrow(1, first, n);
     if (sides_.query.documents.defined()) options.query_documents = sides_.query.documents.narrow(1, first, n);
     options.query_offsets = at::tensor(index_of(first), at::kLong);
-    options.x = piece(x_, 1, before_query(first), n);
+    options.x = piece(x_, 1, index_of(first), n);
+    options.state = piece(state_, 2, index_of(first), n);
     return cache_.read(q_.narrow(2, first, n), options);
   }
 
@@ -210,7 +240,7 @@ class ThroughCache {
   const ConformanceCase& c_;
   std::int64_t n_;
   AttendOptions options_;
-  at::Tensor q_, k_, v_, x_;
+  at::Tensor q_, k_, v_, x_, state_;
   Traits traits_;
   Sides sides_;
   KvCache cache_;
@@ -222,7 +252,6 @@ std::string no_cache_order(const ConformanceCase& c) {
   if (c.q.size(0) == 0) return "a cache holds at least one row";
   if (c.v.size(3) == 0) return "a cache holds values of at least one channel";
   if (!c.named.empty()) return "the cache takes no named inputs";
-  if (c.state.defined() || c.mlp_out.defined()) return "the cache carries no position state";
   return "";
 }
 
@@ -293,7 +322,8 @@ std::shared_ptr<const Encoding> encoding_of(const ConformanceCase& c) {
       check_parameters(*layer_encoding(encoding, c.layer), c.layer, c.parameters);
     } catch (const Error& error) {
       if (dimensions.width > 0) throw;
-      throw Error(str(first_line(error.what()), " (without inputs.x the model width counts as heads times head_dim)"));
+      throw Error(str(first_line(error.what()),
+                      " (without inputs.x or inputs.mlp_out the model width counts as heads times head_dim)"));
     }
     const Traits traits = encoding->traits();
     if (c.positions_k.defined() && c.positions_k.size(2) != traits.axes)
@@ -318,6 +348,7 @@ NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at
   std::vector<std::pair<std::string, at::Tensor>> leaves = {
       {"grad.q", leaf(c.q, dtype)}, {"grad.k", leaf(c.k, dtype)}, {"grad.v", leaf(c.v, dtype)}};
   if (c.x.defined()) leaves.emplace_back("grad.x", options.x = leaf(c.x, dtype));
+  if (c.state.defined()) leaves.emplace_back("grad.state", options.state = leaf(c.state, wide(dtype)));
   for (auto& [name, tensor] : options.parameters)
     leaves.emplace_back("grad.parameters." + name, tensor = leaf(tensor, wide(dtype)));
 
@@ -327,6 +358,9 @@ NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at
   outputs["out"] = attended.out.detach();
   outputs["lse"] = attended.lse.detach();
   if (attended.averages.defined()) outputs["carried"] = attended.averages.detach();
+  const std::shared_ptr<const Encoding> own = encoding.at_layer(c.layer);
+  if (const at::Tensor state = next_state(c, own ? *own : encoding, options, attended.averages, dtype); state.defined())
+    outputs["state"] = state.detach();
   if (const at::Tensor embedding = embedding_of(c, encoding, options.parameters, dtype); embedding.defined())
     outputs["embedding"] = embedding;
   if (gradients && attended.out.requires_grad()) {
@@ -369,8 +403,8 @@ CaseResult check_case(const ConformanceCase& c, CheckPath path, const std::strin
 
   NamedTensors expected = c.outputs;
   if (cached)
-    for (auto one = expected.begin(); one != expected.end();)
-      one = one->first == "out" || one->first == "lse" ? std::next(one) : expected.erase(one);
+    std::erase_if(expected,
+                  [](const auto& one) { return one.first != "out" && one.first != "lse" && one.first != "carried"; });
   if (expected.empty())
     return end(Status::Skipped,
                c.outputs.empty() ? "no outputs yet (torsor record fills them in)" : "no out and no lse");
@@ -421,11 +455,11 @@ Recorded record_missing(ConformanceFile& file) {
     };
     Json& outputs = cases[i]["outputs"];
     if (outputs.is_null()) outputs = Json::object();
-    for (const char* name : {"out", "lse", "carried", "embedding"}) fill(outputs, name, name);
+    for (const char* name : {"out", "lse", "state", "carried", "embedding"}) fill(outputs, name, name);
     if (c.grad_out.defined()) {
       Json& gradients = outputs["grad"];
       if (gradients.is_null()) gradients = Json::object();
-      for (const char* name : {"q", "k", "v", "x"}) fill(gradients, name, kGradient + name);
+      for (const char* name : {"q", "k", "v", "x", "state"}) fill(gradients, name, kGradient + name);
       Json& of_parameters = gradients["parameters"];
       if (of_parameters.is_null()) of_parameters = Json::object();
       for (const auto& [name, tensor] : c.parameters) fill(of_parameters, name, "grad.parameters." + name);

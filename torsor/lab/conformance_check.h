@@ -44,14 +44,15 @@ std::shared_ptr<const Encoding> encoding_of(const ConformanceCase& c);
 /// it.
 using AfterMoves = std::function<at::Tensor(const at::Tensor&, Role)>;
 
-/// What attention computes for a case without the cache: "out", "lse", "carried", "embedding", "grad...". Tensors that
+/// What attention computes for a case without the cache: "out", "lse", "carried", "embedding", "grad...", and "state"
+/// after the layer where the case says what the MLP answered and the queries are all of its tokens. Tensors that
 /// nothing depends on have no gradient and are left out; without grad_out there are none. `encoding` is that of all
 /// layers; c.encoding is not read.
 NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at::ScalarType dtype, Path path,
                           const AfterMoves& after_moves = {});
 
-/// "out" and "lse" through a KV cache, `tokens` at a time. Where what a token gives depends on later tokens (no causal
-/// order, frequencies that depend on the length), all keys are appended before the first query is read.
+/// "out", "lse" and "carried" through a KV cache, `tokens` at a time. Where what a token gives depends on later tokens
+/// (no causal order, frequencies that depend on the length), all keys are appended before the first query is read.
 NamedTensors compute_through_cache(const ConformanceCase& c, std::shared_ptr<const Encoding> encoding,
                                    at::ScalarType dtype, std::int64_t tokens, const AfterMoves& after_moves = {});
 

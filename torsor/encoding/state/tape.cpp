@@ -133,9 +133,10 @@ class Tape : public Encoding {
         "the states of tokens have mixed: moving all tokens of a row alike changes no logit, moving some does not "
         "exist";
     contract.evict = "exact";
-    contract.note = contract.key == CacheContract::Key::Raw
-                        ? "keys are kept unturned and turned at each read by the kept states"
-                        : "turned keys, values and states make the next token exact";
+    contract.note = contract.key == CacheContract::Key::Rotated
+                        ? "turned keys, values and states make the next token exact"
+                    : widens() ? "with gqa=shared, or a key head a query head, keys would be kept turned"
+                               : "keys are kept unturned and turned at each read by the kept states";
     return contract;
   }
 
@@ -216,11 +217,13 @@ class Tape : public Encoding {
 
   at::Tensor checked(const at::Tensor& state, at::ScalarType type) const {
     const std::int64_t least = options_.block == 2 ? 2 * planes_ : 2 * planes_ * options_.block;
+    // What tells cosines from sines, or one plane from another, has no meaning for blocks.
+    const bool blocks_too = options_.block == 2 && options_.control == Control::None;
     const bool fits = state.dim() == 4 && state.size(1) == heads_ &&
-                      (state.size(3) == least || (options_.block == 2 && state.size(3) == 4 * planes_));
+                      (state.size(3) == least || (blocks_too && state.size(3) == 4 * planes_));
     if (!fits)
       throw Error(str(prefix_, ": the position state must have shape (batch, ", heads_, ", tokens, ", least,
-                      options_.block == 2 ? str(" or ", 4 * planes_) : std::string(), "), found ", state.sizes()));
+                      blocks_too ? str(" or ", 4 * planes_) : std::string(), "), found ", state.sizes()));
     return state.to(type);
   }
 
@@ -274,7 +277,9 @@ class Tape : public Encoding {
   /// z / max(1, r / clip) with r the root of the planes' mean |z|^2: the same factor for all planes of a token and
   /// head, so it commutes with every rotation, and 1 where nothing has grown.
   at::Tensor clipped(const at::Tensor& state) const {
-    const at::Tensor r = (state.square().sum(3, true) / static_cast<double>(planes_)).sqrt();
+    // A block holds |z|^2 in each of its two rows.
+    const double numbers = static_cast<double>(state.size(3) == 2 * planes_ ? planes_ : 2 * planes_);
+    const at::Tensor r = (state.square().sum(3, true) / numbers).sqrt();
     return state / (r / options_.clip).clamp_min(1);
   }
 
