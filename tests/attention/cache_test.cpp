@@ -425,7 +425,7 @@ TEST(Cache, StorageMayBeNarrowerThanTheCall) {
       EXPECT_EQ(out.scalar_type(), at::kFloat);
       // Keys and values are rounded once, when they arrive: 2^-9 of each number, and the logits move by as much.
       EXPECT_LE(row_error(out, full), dtype == at::kDouble ? 4e-6 : 3e-2);
-      if (row.length_dependent || row.absolute) continue;
+      if (row.length_dependent || row.absolute || row.raw_keys) continue;
       // The stored key is the moved key rounded, nothing else.
       Question question;
       question.parameters = &subject.parameters();

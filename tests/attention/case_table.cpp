@@ -92,7 +92,29 @@ const std::vector<EncodingCase>& case_table() {
        .hidden = true,
        .needs_causal = true},
 
+      {.expression = "tape(rope)", .trained = true, .carries = true},
+      {.expression = "tape(rope, gqa=shared)", .trained = true, .carries = true},
+      {.expression = "tape(rope(layout=interleaved), post=headmix, clip=1)",
+       .head_dim = 6,
+       .trained = true,
+       .carries = true},
+      {.expression = "tape(rope, block=3)", .trained = true, .carries = true, .raw_keys = true},
+      {.expression = "tape(rope(axes=2), post=scalar)", .axes = 2, .trained = true, .carries = true},
+      {.expression = "tape(rope(learn=true), mlp=false)", .trained = true, .carries = true},
+      {.expression = "tape(yarn(rope, factor=4), control=frame)", .trained = true, .relative = false, .carries = true},
+      {.expression = "tape(dynamic(rope, factor=2))",
+       .trained = true,
+       .relative = false,
+       .length_dependent = true,
+       .carries = true},
+
       {.expression = "rope + alibi"},
+      {.expression = "tape(rope) + alibi", .trained = true, .carries = true},
+      {.expression = "heads(tape(rope, gqa=shared) * 2, rope * 2)",
+       .trained = true,
+       .carries = true,
+       .heads = {{4, 4}, {4, 2}}},
+      {.expression = "layers(tape(yarn(rope, factor=4)), rope)", .trained = true, .carries = true},
       {.expression = "rope + logn", .relative = false},
       {.expression = "rope + t5(buckets=8, max_distance=16) + t5(buckets=4, max_distance=8)", .trained = true},
       {.expression = "rope + cope(length=4)", .trained = true, .needs_causal = true},
@@ -144,6 +166,8 @@ std::ostream& operator<<(std::ostream& out, const EncodingCase& one) {
   if (one.absolute) out << ", absolute";
   if (one.hidden) out << ", reads x";
   if (one.needs_causal) out << ", causal only";
+  if (one.carries) out << ", carries a state";
+  if (one.raw_keys) out << ", raw keys";
   out << ", positions to " << one.farthest << ", heads";
   for (const HeadCounts& counts : one.heads) out << ' ' << counts.heads << ':' << counts.kv_heads;
   return out;

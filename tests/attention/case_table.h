@@ -27,6 +27,9 @@ struct EncodingCase {
   bool absolute = false;          ///< adds to the token embedding; the tests then make q, k and v from hidden states
   bool hidden = false;            ///< reads the block's input x
   bool needs_causal = false;      ///< refuses calls without causal order
+  bool carries = false;           ///< a state goes from layer to layer; trained tensors that change it for the next
+                                  ///< layer have no gradient in one call. Rows run with the states of positions
+  bool raw_keys = false;          ///< a cache keeps its keys unturned although no frequency changes
   double farthest = 2e6;          ///< largest position that it takes
   /// Query and key heads that the expression fits; none of its own, one group, several groups.
   std::vector<HeadCounts> heads = {{2, 2}, {4, 2}, {3, 1}, {1, 1}};

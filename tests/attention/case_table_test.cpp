@@ -60,7 +60,8 @@ TEST(CaseTable, RowsSayWhatTheEncodingsSay) {
     for (std::int64_t layer = 0; layer < subject.encoding()->period(); ++layer)
       trained |= !subject.encoding()->parameters(layer).empty();
     EXPECT_EQ(trained, row.trained);
-    EXPECT_EQ(subject.encoding()->cache(0).key == CacheContract::Key::Raw, row.length_dependent);
+    EXPECT_EQ(traits.carries, row.carries);
+    EXPECT_EQ(subject.encoding()->cache(0).key == CacheContract::Key::Raw, row.length_dependent || row.raw_keys);
   }
 }
 
