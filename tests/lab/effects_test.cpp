@@ -77,6 +77,13 @@ TEST(LabEffects, ARotationIsItsMeanCosine) {
   EXPECT_EQ(json.at("per_head")[0][0], 1.0);
 }
 
+TEST(LabEffects, AStateIsOfTheContent) {
+  const Json json = effect("tape(rope)");
+  EXPECT_EQ(json.at("kind"), "content");
+  EXPECT_NE(json.at("note").get<std::string>().find("position state (B, 2, T, 8)"), std::string::npos) << json;
+  EXPECT_TRUE(json.at("per_head").empty());
+}
+
 TEST(LabEffects, ASumShowsItsBiasAndSaysSo) {
   const Json json = effect("rope + alibi");
   EXPECT_EQ(json.at("kind"), "bias");

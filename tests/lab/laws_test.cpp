@@ -7,7 +7,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "torsor/base/error.h"
@@ -36,8 +38,8 @@ std::map<std::string, Law> laws_of(const std::string& encoding, QkNorm qk_norm) 
   return by_name(check_laws(request));
 }
 
-void expect_claims_hold(const std::map<std::string, Law>& laws) {
-  EXPECT_EQ(laws.size(), 16u);
+void expect_claims_hold(const std::map<std::string, Law>& laws, std::size_t count = 16) {
+  EXPECT_EQ(laws.size(), count);
   for (const auto& [name, law] : laws) {
     EXPECT_TRUE(!law.claimed || law.holds) << name << ": worst " << law.worst.value_or(-1) << " " << law.note;
     if (law.claimed) {
@@ -109,6 +111,43 @@ TEST(Laws, WhatIsClaimedHolds) {
     SCOPED_TRACE(encoding);
     expect_claims_hold(laws_of(encoding));
   }
+}
+
+// Four laws more, and the others with given states and the next states.
+TEST(Laws, WhatIsClaimedOfStatesHolds) {
+  for (const char* encoding :
+       {"tape(rope)", "tape(rope, gqa=shared)", "tape(rope(layout=interleaved), post=headmix)",
+        "tape(yarn(rope, factor=4), post=scalar, clip=2)", "tape(rope, block=3)", "tape(rope, mlp=false)",
+        "tape(rope, attention=false)", "tape(rope(axes=2), width=3)", "tape(dynamic(rope, factor=2))",
+        "tape(rope, control=mixing)", "tape(rope, control=frame)", "tape(rope) + alibi", "tape(rope) + fox",
+        "tape(rope) + logn", "heads(tape(rope, gqa=shared) * 2, rope * 2)", "layers(tape(rope), rope)"}) {
+    SCOPED_TRACE(encoding);
+    expect_claims_hold(laws_of(encoding), 20);
+  }
+  for (const QkNorm norm : {QkNorm::Before, QkNorm::After}) expect_claims_hold(laws_of("tape(rope)", norm), 20);
+}
+
+TEST(Laws, StatesTurnAndReflectUnlessAControlBreaksIt) {
+  for (const char* encoding : {"tape(rope)", "tape(rope, gqa=shared, post=headmix)", "tape(rope, block=3)"})
+    for (const char* name : {"relative", "permutation", "phase", "reflection", "state bound"}) {
+      const Law law = laws_of(encoding).at(name);
+      EXPECT_TRUE(law.claimed) << encoding << ' ' << name;
+      EXPECT_EQ(verdict(law), "holds") << encoding << ' ' << name;
+    }
+  for (const char* encoding : {"tape(rope, control=mixing)", "tape(rope, control=frame)"}) {
+    const auto laws = laws_of(encoding);
+    for (const char* name : {"relative", "phase"}) {
+      EXPECT_FALSE(laws.at(name).claimed) << encoding << ' ' << name;
+      EXPECT_EQ(verdict(laws.at(name)), "does not hold") << encoding << ' ' << name;
+      EXPECT_GT(laws.at(name).worst.value_or(0), 1e-4) << encoding << ' ' << name;
+    }
+    EXPECT_EQ(verdict(laws.at("permutation")), "holds") << encoding;
+    EXPECT_EQ(verdict(laws.at("reflection")), "not claimed") << encoding;  // a state of blocks is refused
+  }
+  const Law ordered = laws_of("tape(rope) + fox").at("permutation");
+  EXPECT_EQ(verdict(ordered), "not claimed");
+  EXPECT_FALSE(ordered.worst.has_value());
+  EXPECT_EQ(verdict(laws_of("tape(rope)", QkNorm::After).at("phase")), "does not hold");
 }
 
 TEST(Laws, WhatIsNotClaimedIsMeasured) {
@@ -354,6 +393,62 @@ TEST(LawsNotice, ABiasThatLooksWhereItMustNot) {
   laws = laws_of(std::make_shared<Biased>([&](const Question& q) {
     return key_positions(q) * at::arange(q.key.positions.size(0), at::kDouble).view({-1, 1, 1});
   }));
+  EXPECT_EQ(verdict(laws.at("batch order")), "does not hold");
+}
+
+/// A tape whose next states `fault` spoils.
+class Spoilt : public Encoding {
+ public:
+  using Fault = std::function<at::Tensor(const at::Tensor& next, const Question&)>;
+  explicit Spoilt(Fault fault)
+      : Encoding(Dimensions{.heads = 2, .kv_heads = 2, .head_dim = 4, .width = 8}),
+        tape_(make_encoding("tape(rope)", dimensions_)),
+        fault_(std::move(fault)) {}
+  Traits traits() const override { return tape_->traits(); }
+  std::vector<ParameterInfo> parameters(std::int64_t layer) const override { return tape_->parameters(layer); }
+  std::vector<Move> moves(const Question& question, Role role) const override { return tape_->moves(question, role); }
+  std::optional<Carried> carried(const Question& question) const override { return tape_->carried(question); }
+  at::Tensor after_layer(const Question& question, const at::Tensor& averages, const at::Tensor& mlp) const override {
+    return fault_(tape_->after_layer(question, averages, mlp), question);
+  }
+  CacheContract cache(std::int64_t layer) const override { return tape_->cache(layer); }
+  NamedTensors arrive(const Question& question, NamedTensors& state) const override {
+    return tape_->arrive(question, state);
+  }
+
+ private:
+  std::shared_ptr<const Encoding> tape_;
+  Fault fault_;
+};
+
+TEST(LawsNotice, AStateThatIsChangedAsItMustNot) {
+  auto laws = laws_of(std::make_shared<Spoilt>([](const at::Tensor& next, const Question&) { return next; }));
+  for (const char* name : {"relative", "permutation", "phase", "reflection", "state bound"})
+    EXPECT_EQ(verdict(laws.at(name)), "holds") << name;
+  // It grows without a trained number that says so: that turns and reflects all the same.
+  laws = laws_of(std::make_shared<Spoilt>([](const at::Tensor& next, const Question&) { return 9 * next; }));
+  EXPECT_EQ(verdict(laws.at("state bound")), "does not hold");
+  for (const char* name : {"relative", "permutation", "phase", "reflection"})
+    EXPECT_EQ(verdict(laws.at(name)), "holds") << name;
+  // A bias, and a function of each number.
+  for (const bool bias : {true, false}) {
+    laws = laws_of(std::make_shared<Spoilt>(
+        [bias](const at::Tensor& next, const Question&) { return bias ? next + 0.1 : at::tanh(next); }));
+    for (const char* name : {"relative", "phase", "reflection"})
+      EXPECT_EQ(verdict(laws.at(name)), "does not hold") << name;
+    EXPECT_EQ(verdict(laws.at("permutation")), "holds");
+  }
+  // The index of a token.
+  laws = laws_of(std::make_shared<Spoilt>([](const at::Tensor& next, const Question&) {
+    return next * at::arange(next.size(2), at::kDouble).add(1).mul(0.05).view({1, 1, -1, 1});
+  }));
+  EXPECT_EQ(verdict(laws.at("permutation")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("left-padded")), "does not hold");
+  EXPECT_EQ(verdict(laws.at("phase")), "holds");
+  // Another token's state: a later one's, or that of another row.
+  laws = laws_of(std::make_shared<Spoilt>([](const at::Tensor& next, const Question&) { return next.flip(2); }));
+  EXPECT_EQ(verdict(laws.at("causality")), "does not hold");
+  laws = laws_of(std::make_shared<Spoilt>([](const at::Tensor& next, const Question&) { return next.cumsum(0); }));
   EXPECT_EQ(verdict(laws.at("batch order")), "does not hold");
 }
 

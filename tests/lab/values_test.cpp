@@ -400,6 +400,10 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   EXPECT_EQ(tensors("grape-m").at("grape-m.reflectors")["with"], "basis=householder");
   EXPECT_EQ(tensors("grape-m").at("grape-m.gate_weight")["shape"], Json::array({1, "C"}));
   EXPECT_TRUE(tensors("yarn").empty());
+  EXPECT_EQ(tensors("tape").at("tape.up_proj")["shape"], Json::array({"4H", "H"}));
+  EXPECT_EQ(tensors("tape").at("tape.x_proj")["shape"], Json::array({"4H", "C"}));
+  EXPECT_EQ(catalogue_entry("tape")["cache"]["kept"], Json::array({"tape.state"}));
+  EXPECT_EQ(catalogue_entry("tape")["takes"], "one rotary encoding");
   EXPECT_EQ(catalogue_entry("yarn")["takes"], "one rotary encoding");
   EXPECT_EQ(catalogue_entry("dynamic")["cache"]["keys"], "unmoved, moved at each read");
   EXPECT_EQ(catalogue_entry("rope")["cache"]["keys"], "as moved at arrival");

@@ -10,11 +10,16 @@ namespace {
 
 // Sizes that no default of a key equals, so that a number in a shape tells where it comes from.
 constexpr std::int64_t kHeads = 26, kKeyHeads = 13, kHeadDim = 46, kWidth = 1010, kTrainLength = 2003;
+constexpr std::int64_t kLayers = 3, kLayer = 1;  // a middle layer: the first and the last may keep less
 constexpr double kExampleFactor = 4;
 
 const Dimensions& example_dimensions() {
-  static const Dimensions dimensions{
-      .heads = kHeads, .kv_heads = kKeyHeads, .head_dim = kHeadDim, .width = kWidth, .train_length = kTrainLength};
+  static const Dimensions dimensions{.heads = kHeads,
+                                     .kv_heads = kKeyHeads,
+                                     .head_dim = kHeadDim,
+                                     .width = kWidth,
+                                     .train_length = kTrainLength,
+                                     .layers = kLayers};
   return dimensions;
 }
 
@@ -23,6 +28,8 @@ Json symbolic(const std::vector<std::int64_t>& shape) {
   for (const std::int64_t extent : shape) {
     if (extent == kHeads)
       json.push_back("H");
+    else if (extent == 4 * kHeads)
+      json.push_back("4H");
     else if (extent == kKeyHeads)
       json.push_back("K");
     else if (extent == kHeadDim)
@@ -115,7 +122,7 @@ std::shared_ptr<const Encoding> made(const NameInfo& info, const Argument* extra
 Json trained_tensors(const NameInfo& info, const Encoding& plain) {
   Json all = Json::array();
   const auto add = [&](const Encoding& encoding, const KeyInfo* key, const std::string& value) {
-    for (const ParameterInfo& parameter : encoding.parameters(0)) {
+    for (const ParameterInfo& parameter : encoding.parameters(kLayer)) {
       const auto known =
           std::find_if(all.begin(), all.end(), [&](const Json& one) { return one["name"] == parameter.name; });
       const Json with = key == nullptr ? Json(nullptr) : Json(str(key->name, '=', value));
@@ -182,7 +189,7 @@ Json entry(const NameInfo& info) {
   json["relative"] = traits.relative;
   json["length_dependent"] = traits.length_dependent;
   json["reads_content"] = traits.content;
-  const CacheContract contract = encoding->cache(0);
+  const CacheContract contract = encoding->cache(kLayer);
   Json cache;
   cache["keys"] = contract.key == CacheContract::Key::Rotated ? "as moved at arrival" : "unmoved, moved at each read";
   cache["kept"] = contract.kept;

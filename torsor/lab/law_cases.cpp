@@ -11,14 +11,23 @@ namespace torsor::law {
 Tester::Tester(std::shared_ptr<const Encoding> encoding, std::int64_t layer_number, std::uint64_t seed, QkNorm qk_norm)
     : whole(std::move(encoding)),
       layer(layer_encoding(whole, layer_number)),
-      number(layer_number),
+      number(layer->traits().carries ? layer_number + whole->period() : layer_number),
+      layers(layer->traits().carries ? number + 2 : std::max(whole->period(), number + 1)),
       norm(qk_norm),
       random(seed, stream_of("laws")) {
   for (const ParameterInfo& info : layer->parameters(number)) parameters[info.name] = draw(info);
-  if (norm == QkNorm::None) return;
-  // Far from equal: gains of 1, as they start, hide where the norm stands.
-  query_gains = (normal({whole->dimensions().head_dim}) * 0.5).exp();
-  key_gains = (normal({whole->dimensions().head_dim}) * 0.5).exp();
+  if (norm != QkNorm::None) {
+    // Far from equal: gains of 1, as they start, hide where the norm stands.
+    query_gains = (normal({whole->dimensions().head_dim}) * 0.5).exp();
+    key_gains = (normal({whole->dimensions().head_dim}) * 0.5).exp();
+  }
+  if (!layer->traits().carries) return;
+  // A given state is like the one that the layer hands on.
+  const NamedTensors outputs = full(attention_case(1, 1));
+  if (const auto state = outputs.find("state"); state != outputs.end()) {
+    state_heads = state->second.size(1);
+    state_width = state->second.size(3);
+  }
 }
 
 at::Tensor Tester::normal(const std::vector<std::int64_t>& shape) {
@@ -66,7 +75,9 @@ ConformanceCase Tester::attention_case(std::int64_t batch, std::int64_t tokens) 
   c.positions_k = c.positions_q = counted(batch, tokens);
   c.parameters = parameters;
   c.layer = number;
-  c.layers = std::max(whole->period(), number + 1);
+  c.layers = layers;
+  if (layer->traits().carries) c.mlp_out = normal({batch, tokens, d.width});
+  if (state_heads > 0) c.state = normal({batch, state_heads, tokens, state_width});
   return c;
 }
 

@@ -19,14 +19,16 @@ namespace torsor::law {
 inline constexpr std::int64_t kTokens = 14;  // long enough for whole chunks and a rest
 inline constexpr double kFar = 1e6;          // largest shift of all positions
 
-/// One layer of an encoding with drawn trained tensors, and cases for it.
+/// One layer of an encoding with drawn trained tensors, and cases for it. Where a state goes from layer to layer it is
+/// a middle one, to which others have handed a state and which hands one on.
 struct Tester {
   Tester(std::shared_ptr<const Encoding> encoding, std::int64_t layer_number, std::uint64_t seed, QkNorm qk_norm);
 
   at::Tensor normal(const std::vector<std::int64_t>& shape);
   /// Positions 0, 1, 2 ... on every axis; on further axes in other orders.
   at::Tensor counted(std::int64_t batch, std::int64_t tokens) const;
-  /// Drawn q, k, v and x of `batch` rows at counted positions.
+  /// Drawn q, k, v and x of `batch` rows at counted positions; where a state goes from layer to layer, drawn states and
+  /// what the layer's MLP answers, too.
   ConformanceCase attention_case(std::int64_t batch, std::int64_t tokens);
 
   /// q or k (B, heads, T, D) over the root mean square of a head, times that side's gains.
@@ -37,13 +39,14 @@ struct Tester {
   NamedTensors cached(const ConformanceCase& c, std::int64_t tokens) const;
 
   std::shared_ptr<const Encoding> whole, layer;
-  std::int64_t number;
+  std::int64_t number, layers;
   QkNorm norm;
   Random random;
   NamedTensors parameters;
   at::Tensor query_gains, key_gains;  ///< (D) of the norm, where there is one
 
  private:
+  std::int64_t state_heads = 0, state_width = 0;  ///< Hs and W of a given state; 0 = there is none
   at::Tensor draw(const ParameterInfo& info);
   ConformanceCase before_moves(const ConformanceCase& c) const;
 };
@@ -98,5 +101,20 @@ double falling_error(Tester& t);
 double row_composition_error(Tester& t);
 /// b(i, j) - b(i, m) - b(m, j), m from j to i.
 double chaining_error(Tester& t);
+
+// --------------------------------------------------------------------------------------------------------------------
+// States that go from layer to layer (laws_state.cpp)
+
+/// Why queries may not see what comes after them; empty where they may.
+std::string order_is_needed(Tester& t);
+/// Tokens in another order, where all see each other.
+double permutation_error(Tester& t);
+/// All states of a plane turned, each plane by its own angle (a block by its own matrix of determinant 1).
+double phase_error(Tester& t);
+/// All states as blocks, each plane reflected.
+double reflection_error(Tester& t);
+/// How much longer than the longest state an average is, and a next state than max_t |1 + M_t| (1 + max_h |w_h|)
+/// allows, M_t the map over the heads of token t and w the trained numbers of the averages.
+double bound_error(Tester& t);
 
 }  // namespace torsor::law

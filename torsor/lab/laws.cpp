@@ -127,6 +127,7 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
   add("relative", str("moving all positions by the same amount, up to ", law::kFar, ", changes nothing"),
       traits.relative           ? weighed
       : traits.length_dependent ? "frequencies depend on the largest position"
+      : traits.carries          ? "it reads absolute positions, or what is handed on tells them"
                                 : "it reads absolute positions",
       kFarBound, law::relative_error);
   add("streaming", "token by token through the KV cache gives what one call gives", "", kNearBound,
@@ -163,6 +164,20 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
   bias_law("chaining", "b(i, j) = b(i, m) + b(m, j), by way of any token m between", chains, readable,
            law::chaining_error);
   add("batch order", "rows of a batch do not depend on their order", "", kNearBound, law::batch_error);
+  if (!traits.carries) return laws;
+
+  std::string ordered;
+  for (Tester& tester : testers)
+    if (ordered.empty()) ordered = law::order_is_needed(tester);
+  add("permutation", "tokens in another order, where all see each other, give the same in that order", ordered,
+      kNearBound, ordered.empty() ? Measure(law::permutation_error) : Measure());
+  const std::string turned = traits.relative ? weighed : "turned states need not give turned states";
+  add("phase", "turning all states of a plane by one angle changes no output and turns the next states", turned,
+      kNearBound, law::phase_error);
+  add("reflection", "reflecting all states of a plane, as blocks, changes no output and reflects the next states",
+      turned, kNearBound, law::reflection_error);
+  add("state bound", "no average is longer than the longest state, no next state than the trained maps allow", "",
+      kNearBound, law::bound_error);
   return laws;
 }
 

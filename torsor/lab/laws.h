@@ -24,9 +24,10 @@ struct LawsRequest {
 };
 
 struct Law {
-  std::string name;   ///< "identity", "composition", "inverse", "norm", "relative", "streaming", "chunked",
-                      ///< "left-padded", "packed", "causality", "nothing seen", "penalty",
-                      ///< "falling", "row composition", "chaining", "batch order"
+  /// "identity", "composition", "inverse", "norm", "relative", "streaming", "chunked", "left-padded", "packed",
+  /// "causality", "nothing seen", "penalty", "falling", "row composition", "chaining", "batch order"; where a state
+  /// goes from layer to layer also "permutation", "phase", "reflection", "state bound".
+  std::string name;
   std::string about;  ///< what it says
   bool claimed = true;
   bool holds = false;

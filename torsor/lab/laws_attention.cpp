@@ -19,18 +19,39 @@ NamedTensors part(const NamedTensors& outputs, std::int64_t row, std::int64_t fi
   return parts;
 }
 
+/// A tensor that is there.
+template <class Change>
+void change(at::Tensor& tensor, Change how) {
+  if (tensor.defined()) tensor = how(tensor);
+}
+
+/// What a layer answers; where a state goes from layer to layer, what it and a `second` one after it answer, the first
+/// with the states of the positions. States themselves turn with the positions, so they are left out.
+NamedTensors from_positions(const Tester& t, ConformanceCase c, ConformanceCase second) {
+  if (!t.layer->traits().carries) return t.full(c);
+  c.state = at::Tensor();
+  NamedTensors answers = t.full(c);
+  second.positions_k = second.positions_q = c.positions_k;
+  second.state = answers.count("state") ? answers.at("state") : at::Tensor();
+  for (const char* name : {"state", "carried"}) answers.erase(name);
+  const NamedTensors after = t.full(second);
+  for (const char* name : {"out", "lse"}) answers[std::string("second ") + name] = after.at(name);
+  return answers;
+}
+
 }  // namespace
 
 double relative_error(Tester& t) {
   double worst = 0;
   for (const double stretch : {1.0, 0.5}) {  // whole and half positions
     ConformanceCase c = t.attention_case(1, kTokens);
+    const ConformanceCase second = t.layer->traits().carries ? t.attention_case(1, kTokens) : c;
     const at::Tensor positions = c.positions_k * stretch;
     c.positions_k = c.positions_q = positions;
-    const NamedTensors here = t.full(c);
+    const NamedTensors here = from_positions(t, c, second);
     for (const double shift : {1.0, 0.5, -7.0, 1000.5, kFar, -kFar}) {
       c.positions_k = c.positions_q = positions + shift;
-      worst = std::max(worst, distance(here, t.full(c)));
+      worst = std::max(worst, distance(here, from_positions(t, c, second)));
     }
   }
   return worst;
@@ -54,6 +75,8 @@ double padded_error(Tester& t) {
     padded.k = filled(padded.k, plain.k, 2);
     padded.v = filled(padded.v, plain.v, 2);
     padded.x = filled(padded.x, plain.x, 1);
+    change(padded.state, [&](const at::Tensor& state) { return filled(state, plain.state, 2); });
+    change(padded.mlp_out, [&](const at::Tensor& answer) { return filled(answer, plain.mlp_out, 1); });
     padded.positions_k = padded.positions_q =
         at::cat({at::zeros_like(padded.positions_k.narrow(1, 0, pad)), plain.positions_k}, 1);
     padded.documents_k = padded.documents_q =
@@ -74,6 +97,8 @@ double packed_error(Tester& t) {
   packed.k = joined(a.k, b.k, 2);
   packed.v = joined(a.v, b.v, 2);
   packed.x = joined(a.x, b.x, 1);
+  change(packed.state, [&](const at::Tensor& state) { return joined(state, b.state, 2); });
+  change(packed.mlp_out, [&](const at::Tensor& answer) { return joined(answer, b.mlp_out, 1); });
   packed.positions_k = packed.positions_q = joined(a.positions_k, b.positions_k, 1);
   packed.documents_k = packed.documents_q =
       joined(at::zeros({1, first}, at::kLong), at::ones({1, second}, at::kLong), 1);
@@ -93,6 +118,8 @@ double causality_error(Tester& t) {
   other.k = changed(c.k, 2);
   other.v = changed(c.v, 2);
   other.x = changed(c.x, 1);
+  change(other.state, [&](const at::Tensor& state) { return changed(state, 2); });
+  change(other.mlp_out, [&](const at::Tensor& answer) { return changed(answer, 1); });
   return distance(part(t.full(c), -1, 0, kept), part(t.full(other), -1, 0, kept));
 }
 
@@ -111,7 +138,7 @@ double nothing_error(Tester& t) {
     worst = std::max(
         {worst, tensor[1].abs().max().item<double>(), tensor[0].narrow(1, 0, padding).abs().max().item<double>()});
   };
-  for (const char* name : {"out", "grad.q", "grad.k", "grad.v"})
+  for (const char* name : {"out", "carried", "grad.q", "grad.k", "grad.v", "grad.state"})
     if (outputs.count(name)) empty(outputs.at(name));
   const at::Tensor lse = outputs.at("lse");
   const bool minus_infinity =
@@ -193,8 +220,9 @@ double batch_error(Tester& t) {
   const ConformanceCase c = t.attention_case(3, kTokens);
   const at::Tensor order = at::tensor(std::vector<std::int64_t>{2, 0, 1}, at::kLong);
   ConformanceCase other = c;
-  for (at::Tensor* tensor : {&other.q, &other.k, &other.v, &other.x, &other.positions_q, &other.positions_k})
-    *tensor = tensor->index_select(0, order);
+  for (at::Tensor* tensor :
+       {&other.q, &other.k, &other.v, &other.x, &other.state, &other.mlp_out, &other.positions_q, &other.positions_k})
+    change(*tensor, [&](const at::Tensor& rows) { return rows.index_select(0, order); });
   NamedTensors expected = t.full(c);
   for (auto& [name, tensor] : expected) tensor = tensor.index_select(0, order);
   return distance(expected, t.full(other));

@@ -77,8 +77,8 @@ double identity_error(Tester& t) {
       const at::Tensor y = apply_moves(x, t.layer->moves(question, role), role, t.layer->group(), d.precision);
       return t.norm == QkNorm::After ? t.normalised(y, role) : y;
     };
-    const at::Tensor keys = moved(question.k, Role::Key).narrow(2, 0, 1).repeat_interleave(t.layer->group(), 1);
-    return (moved(question.q, Role::Query) * keys).sum(-1);
+    const at::Tensor queries = moved(question.q, Role::Query), keys = moved(question.k, Role::Key).narrow(2, 0, 1);
+    return (queries * keys.repeat_interleave(queries.size(1) / keys.size(1), 1)).sum(-1);
   };
   const at::Tensor at_zero = product(0);
   for (const double position : some_positions(t)) worst = std::max(worst, distance(at_zero, product(position)));
