@@ -27,22 +27,25 @@ std::string keys_cell(const NameInfo& info) {
 }
 
 /// Names of the trained tensors that a name has under its defaults or with one flag, word or number changed, without
-/// their prefix.
+/// their prefix; of what takes a rotation, around a plain one.
 std::set<std::string> tensors_of(const NameInfo& info) {
   std::set<std::string> names;
-  if (info.operand != Operand::None) return names;
-  std::vector<std::string> ways = {info.name};
+  if (info.operand == Operand::Items) return names;
+  const std::string operand = info.operand == Operand::Rotary ? "rope" : "", before = operand.empty() ? "" : "rope, ";
+  std::vector<std::string> ways = {operand.empty() ? info.name : str(info.name, "(", operand, ")")};
+  const auto with = [&](const KeyInfo& key, const std::string& value) {
+    ways.push_back(str(info.name, "(", before, key.name, "=", value, ")"));
+  };
   for (const KeyInfo& key : info.keys) {
-    if (key.type == KeyInfo::Type::Boolean) ways.push_back(str(info.name, "(", key.name, "=true)"));
-    for (const std::string& word : key.words) ways.push_back(str(info.name, "(", key.name, "=", word, ")"));
-    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0))
-      ways.push_back(str(info.name, "(", key.name, "=4)"));
+    if (key.type == KeyInfo::Type::Boolean) with(key, "true");
+    for (const std::string& word : key.words) with(key, word);
+    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0)) with(key, "4");
   }
   for (const std::string& way : ways) try {
       for (const ParameterInfo& parameter : make_encoding(way, kModel)->parameters(0))
         names.insert(parameter.name.substr(parameter.name.find('.') + 1));
     } catch (const UsageError&) {
-      // Such a word needs another key beside it.
+      // Such a word needs another key beside it, or the name one that has no default.
     }
   return names;
 }
