@@ -105,6 +105,40 @@ void add_cost(const BenchOptions& options, std::vector<BenchCase>& cases) {
         }
 }
 
+/// A position state as wide as a head, one for every head, averaged in the same pass (TAPE): three products for two,
+/// and seven for five on the way back.
+void add_carried(const BenchOptions& options, std::vector<BenchCase>& cases) {
+  for (const std::string pass : {"forward", "backward"})
+    for (const BenchShape& shape : options.sizes.cost_shapes)
+      for (const std::int64_t tokens : options.sizes.cost_lengths) {
+        BenchCase one;
+        one.row = named_row("carried values", "the same kernel without", shape, tokens, "float32", pass);
+        one.row.bar = at_most(pass == "forward" ? 1.6 : 1.5);
+        one.seconds = 2.6 * causal_seconds(shape, tokens) * (pass == "forward" ? 1 : kBothPasses);
+        one.measure = [=](BenchRow& row, BenchContext& context) {
+          const bool trained = row.pass == "backward";
+          const BenchTensors tensors = bench_tensors(shape, tokens, tokens, at::kFloat, context.seed, trained);
+          const CoreInput none = bench_input(tensors);
+          CoreInput carrying = none;
+          const at::Tensor state =
+              bench_tensors(shape, tokens, tokens, at::kFloat, context.seed + 1, trained).q;  // (B, H, T, 2F), 2F = D
+          carrying.carried = Carried{state};
+          require_fused(carrying);
+          // Both results want a gradient; their sum costs next to nothing.
+          const auto both = [=] {
+            const Attended attended = run_core(carrying, Path::Fused);
+            return attended.out + attended.averages;
+          };
+          const std::vector<at::Tensor> leaves = {tensors.q, tensors.k, tensors.v};
+          measure_pair(row, context, pass_of(row, both, {tensors.q, tensors.k, tensors.v, state}, tensors.dout),
+                       pass_of(
+                           row, [=] { return fused_result(none); }, leaves, tensors.dout),
+                       1, false);
+        };
+        cases.push_back(std::move(one));
+      }
+}
+
 std::optional<Bar> share_bar(const std::string& dtype, std::int64_t tokens, const BenchFeatures& features) {
   const bool all = tokens >= 8192;
   if (tokens < 2048) return std::nullopt;
@@ -194,6 +228,7 @@ void add_growth(const BenchOptions& options, std::vector<BenchCase>& cases) {
 void add_speed_cases(const BenchOptions& options, const BenchFeatures& features, std::vector<BenchCase>& cases) {
   add_plain(options, features, cases);
   add_cost(options, cases);
+  add_carried(options, cases);
   add_share(options, features, cases);
   add_decode(options, cases);
   add_growth(options, cases);
