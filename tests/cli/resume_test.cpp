@@ -179,6 +179,10 @@ TEST(CliResume, ComparePrintsOneDocumentAndFromRepeatsIt) {
   EXPECT_EQ(only_losses(read_json(folder / "second/results.json")), only_losses(document));
 
   expect_refusal(run({"compare", "--from", results, "--quiet", "--out", folder / "first"}), 1, {"first", "--force"});
+  // What the results say is not overruled in silence.
+  expect_refusal(run({"compare", "--from", results, "--steps", "3", "--out", folder / "third"}), 2,
+                 {"--from", "--steps"});
+  expect_refusal(run({"compare", "--from", results, "--task", "passkey", "--out", folder / "third"}), 2, {"--task"});
   EXPECT_EQ(slurp(results), before);
   folder.put("book.txt", tiny_text(5000));
   expect_refusal(run({"compare", "--from", results, "--quiet", "--out", folder / "third"}), 1, {"data has changed"});

@@ -148,6 +148,8 @@ TEST_F(CliTune, RefusesInOneLine) {
   expect_refusal(run(tune("base")), 2, {"the checkpoint itself"});
   expect_refusal(run({"tune", folder_ / "nowhere", "--text", text_, "--out", out}), 1, {"nowhere"});
   expect_refusal(run({"tune", "--merge", base, "--out", out}), 1, {"no adapter.json"});
+  expect_refusal(run({"tune", "--merge", base, "--out", out, "--steps", "3"}), 2, {"--steps"});
+  expect_refusal(run({"tune", "--merge", base, "--out", out, "--rank", "3"}), 2, {"--rank"});
   EXPECT_FALSE(std::filesystem::exists(out));
   ASSERT_EQ(run(tune("one")).code, 0);
   expect_refusal(run({"tune", "--merge", folder_ / "one", "--out", base}), 2, {"the checkpoint itself"});

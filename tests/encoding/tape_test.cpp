@@ -95,6 +95,11 @@ TEST(Tape, RefusesWhatHasNoMeaning) {
   EXPECT_NE(refusal("tape(rope, clip=0.5)", dims(4, 4)).find("clip"), std::string::npos);
   EXPECT_NE(refusal("tape(rope, mlp=false, control=frame)", dims(4, 4)).find("control"), std::string::npos);
   EXPECT_NE(refusal("tape(rope, block=3, control=mixing)", dims(4, 4)).find("block"), std::string::npos);
+  EXPECT_NE(refusal("layers(tape(rope), tape(rope(base=500)))", dims(4, 4)).find("one rotation"), std::string::npos);
+  EXPECT_EQ(refusal("layers(tape(rope), rope(base=500), tape(rope, post=headmix))", dims(4, 4)), "");
+  EXPECT_NE(refusal("tape(rope, from_layer=3)", dims(4, 4)).find("beyond"), std::string::npos);
+  EXPECT_EQ(refusal("tape(rope, from_layer=2)", dims(4, 4)), "");
+  EXPECT_NE(refusal("tape(rope, mlp=false, width=8)", dims(4, 4)).find("width"), std::string::npos);
   EXPECT_NE(refusal("tape(rope, attention=false, post=headmix)", dims(4, 4)).find("post"), std::string::npos);
   EXPECT_NE(refusal("heads(tape(rope) * 2, rope * 2)", dims(4, 2)).find("gqa=shared"), std::string::npos);
   EXPECT_NE(refusal("heads(tape(rope, block=3) * 2, rope * 2)", dims(4, 4)).find("block"), std::string::npos);

@@ -600,6 +600,26 @@ TEST(File, ThatIsWrongIsRefusedInOneLine) {
   EXPECT_THROW(read_conformance(std::string(TORSOR_SOURCE_DIR) + "/conformance/no-such.json"), Error);
 }
 
+TEST(File, ACaseThatIsWrongCanBeKeptAndFailsAlone) {
+  Json document = minimal();
+  Json wrong = document["cases"][0], nameless = wrong;
+  wrong["id"] = "wrong";
+  wrong["inputs"]["k"]["shape"] = {1, 1, 9, 9};
+  nameless.erase("id");
+  document["cases"] = Json::array({wrong, document["cases"][0], nameless});
+  EXPECT_THROW(parse_conformance(json_text(document), "small.json"), Error);
+  const ConformanceFile file = parse_conformance(json_text(document), "small.json", Faulty::Kept);
+  ASSERT_EQ(file.cases.size(), 3u);
+  EXPECT_TRUE(file.cases[1].fault.empty());
+  const CaseResult first = check_case(file.cases[0], CheckPath::Reference, "float64");
+  EXPECT_EQ(first.status, CaseResult::Status::Failed);
+  EXPECT_EQ(first.id, "wrong");
+  EXPECT_NE(first.reason.find("inputs.k"), std::string::npos) << first.reason;
+  EXPECT_EQ(check_case(file.cases[2], CheckPath::Reference, "float64").id, "cases[2]");
+  document["cases"] = 3;
+  EXPECT_THROW(parse_conformance(json_text(document), "small.json", Faulty::Kept), Error);
+}
+
 TEST(File, NullIsMinusInfinityAndEmptyTensorsAreFine) {
   Json document = minimal();
   document["cases"][0]["inputs"]["k"]["data"][3] = nullptr;

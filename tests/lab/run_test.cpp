@@ -51,6 +51,13 @@ TEST(LabRun, TensorsOfOneNameAndShapeStartAlikeUnderEveryEncoding) {
                          none.at("model.embed_tokens.weight")));
 }
 
+TEST(LabRun, AnEncodingOfSeveralAxesIsRefusedBeforeTheFirstStep) {
+  for (const char* encoding : {"rope(axes=2)", "tape(rope(axes=2))", "layers(none, grape-m(axes=2))"}) {
+    const std::string message = message_of<UsageError>([&] { make_model(tiny_plan(encoding), 256); });
+    EXPECT_TRUE(contains(message, "2 position axes")) << message;
+  }
+}
+
 TEST(LabRun, EncodingsOfOneSeedTrainOnTheSameBatches) {
   // A linear scaling by 1 is plain rope under another expression: the same numbers at every step, or the data differed.
   const LmData data = tiny_data();

@@ -307,6 +307,31 @@ TEST(Convert, SumsHeadsAndLayers) {
   expect_refusal("layers(rope, none)", "rope", "layer 1 has none");
 }
 
+TEST(Convert, StatesThatGoFromLayerToLayer) {
+  // At its start tape is its operand, whatever its keys; the way back is refused once the states move.
+  for (const std::string to : {"tape(rope)", "tape(rope(layout=interleaved), post=headmix)", "tape(rope, post=none)",
+                               "tape(rope, clip=1)", "tape(rope, gqa=shared, mlp=false)", "tape(rope, control=frame)"})
+    for (const Shape& shape : kShapes) {
+      expect_round_trip("rope", to, shape);
+      if (to != "tape(rope, gqa=shared, mlp=false)") {
+        // The network can learn: what is drawn is drawn, not zero.
+        const Decoder made = convert_model(trained_model("rope", shape), to).model;
+        for (const ModelParameter& parameter : made.parameters())
+          if (parameter.name.ends_with("tape.down_proj") || parameter.name.ends_with("tape.x_proj")) {
+            EXPECT_GT(parameter.tensor.abs().max().item<double>(), 0) << parameter.name;
+          }
+      }
+    }
+  // Moved states go with a rotation in other planes, bit for bit there and back.
+  for (const std::string keys : {"", ", post=headmix", ", gqa=shared", ", mlp=false", ", clip=2"}) {
+    expect_round_trip("tape(rope" + keys + ")", "tape(rope(layout=interleaved)" + keys + ")");
+    expect_round_trip("tape(rope" + keys + ")", "tape(rope(orientation=minus)" + keys + ")");
+  }
+  expect_refusal("tape(rope)", "rope", "position states move");
+  expect_refusal("tape(rope)", "tape(rope, post=headmix)", "position states move");
+  expect_refusal("tape(rope, control=mixing)", "tape(rope(layout=interleaved), control=mixing)", "another order");
+}
+
 TEST(Convert, LeavesTheModelAlone) {
   const Decoder model = trained_model("grape-m(basis=cayley) + grape-a(gate=k)");
   const at::Tensor before = logits_of(model);

@@ -25,6 +25,7 @@ struct CompareArguments {
   std::string dtype = "float32";
   std::string from;
   bool resume = false;
+  CLI::App* command = nullptr;
 };
 
 /// Options that the task does not read are refused, not passed over.
@@ -85,6 +86,12 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   ComparePlan plan;
   CompareControl control;
   if (!arguments.from.empty()) {
+    for (const CLI::Option* option : arguments.command->get_options())
+      for (const char* planned : {"--encodings", "--task", "--text", "--valid", "--tokens", "--token-bytes", "--length",
+                                  "--eval-lengths", "--seeds", "--steps", "--batch", "--learning-rate", "--eval-spans",
+                                  "--problems", "--profile", "--model", "--dtype"})
+        if (option->count() > 0 && option->check_name(planned))
+          throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
     const Json earlier = read_json(arguments.from);
     if (!earlier.is_object() || !earlier.contains("config") || !earlier.at("config").is_object())
       throw Error(str(arguments.from, ": expected a results.json with a \"config\""));
@@ -143,6 +150,7 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--from", arguments->from, "repeat the comparison of a results.json");
   command->add_flag("--resume", arguments->resume, "go on where an earlier call stopped");
+  arguments->command = command;
   command->callback(
       [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_command(*arguments, common); }; });
 }

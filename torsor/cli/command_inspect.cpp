@@ -225,7 +225,7 @@ int run_check(const CheckArguments& arguments, const CommonOptions& common) {
   std::map<std::string, std::vector<std::string>> apart;  // reason -> cases, of those that were not compared
   Json cases = Json::array();
   for (const std::string& name : arguments.files) {
-    const ConformanceFile file = read_conformance(name);
+    const ConformanceFile file = read_conformance(name, Faulty::Kept);
     if (!common.json && !common.quiet && arguments.files.size() > 1) std::cout << "# " << name << "\n";
     for (const ConformanceCase& c : file.cases) {
       if (stop_requested) throw Interrupted("check was stopped");
@@ -252,7 +252,7 @@ int run_check(const CheckArguments& arguments, const CommonOptions& common) {
     json["cases"] = std::move(cases);
     std::cout << json_text(json, 1) << "\n";
   } else {
-    if (cached) std::cout << "out and lse only: gradients are not compared on this path\n";
+    if (cached) std::cout << "out, lse and carried only: gradients and next states are not compared on this path\n";
     for (const auto& [reason, ids] : apart) {
       std::cout << ids.size() << " " << reason << ": ";
       for (std::size_t i = 0; i < ids.size(); ++i) std::cout << (i == 0 ? "" : ", ") << ids[i];
@@ -268,7 +268,7 @@ void add_check(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<CheckArguments>();
   CLI::App* command = app.add_subcommand("check", "recompute the cases of conformance files and compare");
   command->footer(
-      "Paths: reference; fused; step and chunk (through the KV cache, out and lse only).\n"
+      "Paths: reference; fused; step and chunk (through the KV cache; out, lse and carried only).\n"
       "Example: torsor check conformance/*.json --dtype float32");
   command->add_option("files", arguments->files, "conformance files")->required();
   command->add_option("--path", arguments->path, "reference, fused, step or chunk")->capture_default_str();

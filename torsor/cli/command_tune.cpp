@@ -51,8 +51,13 @@ void refuse_spoiling(const std::string& out, const std::string& checkpoint) {
 int run_merge(const TuneArguments& arguments, const CommonOptions& common) {
   const std::string& out = common.out;
   if (out.empty()) throw UsageError("tune --merge needs --out, the folder of the merged checkpoint");
-  for (const char* option : {"--train", "--compare", "--resume", "--text", "--tokens", "--encoding"})
-    if (arguments.given(option)) throw UsageError(str("tune --merge trains nothing and takes no ", option));
+  for (const CLI::Option* option : arguments.command->get_options()) {
+    const std::string name = option->get_name();
+    const bool common_one = name == "--out" || name == "--force" || name == "--json" || name == "--quiet" ||
+                            name == "--threads" || name == "--seed";
+    if (option->count() > 0 && name.starts_with("--") && name != "--merge" && name != "--base" && !common_one)
+      throw UsageError(str("tune --merge trains nothing and takes no ", name));
+  }
   if (!arguments.checkpoint.empty())
     throw UsageError(str("tune --merge takes the adapter alone, found '", arguments.checkpoint,
                          "' too; another place of its base is given by --base"));

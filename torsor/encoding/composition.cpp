@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -420,6 +421,21 @@ EncodingPointer make_heads(std::vector<EncodingPointer> parts, const Dimensions&
 }
 
 EncodingPointer make_layers(std::vector<EncodingPointer> pattern, const Dimensions& dimensions) {
+  // One state goes through all layers: it starts once.
+  std::optional<RotationInfo> start;
+  for (const EncodingPointer& one : pattern) {
+    if (!one->traits().carries) continue;
+    const std::optional<RotationInfo> own = one->rotation(1, {});
+    const bool differs = start && own &&
+                         (own->inv_freq != start->inv_freq || own->magnitude != start->magnitude ||
+                          own->layout != start->layout || own->offset != start->offset || own->width != start->width ||
+                          own->blocks != start->blocks || own->axis != start->axis);
+    if (differs)
+      throw UsageError(
+          "layers: one position state goes through all layers, so the terms that carry it must start from one "
+          "rotation");
+    if (own) start = own;
+  }
   return std::make_shared<Layers>(dimensions, std::move(pattern));
 }
 

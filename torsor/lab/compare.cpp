@@ -66,7 +66,7 @@ class Comparison {
       ModelConfig model = plan_.run.model;
       model.train_length = window_;
       model.complete();
-      make_encoding(encoding, model.dimensions());
+      check_axes(*make_encoding(encoding, model.dimensions()), encoding);
     }
     work_ = make_workload(plan_);
     if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())

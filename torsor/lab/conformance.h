@@ -44,6 +44,13 @@ struct ConformanceCase {
   /// By name: "out", "lse", "state", "carried", "embedding", "grad.q", "grad.state", "grad.parameters.t5.table" ...
   NamedTensors outputs;
   std::map<std::string, Tolerance> tolerance;  ///< by dtype: "float64", "float32", "bf16"
+  std::string fault;                           ///< why the case could not be read; empty = it could
+};
+
+/// What becomes of a file with a case that is wrong in itself.
+enum class Faulty {
+  Refused,  ///< Error
+  Kept      ///< the case has a `fault` and no tensors; the others are read all the same
 };
 
 struct ConformanceFile {
@@ -52,9 +59,9 @@ struct ConformanceFile {
 };
 
 /// Reads a document and checks every shape and type that does not depend on the encoding. Throws Error naming the
-/// source, the case and the key.
-ConformanceFile parse_conformance(const std::string& text, const std::string& source);
-ConformanceFile read_conformance(const std::string& path);
+/// source, the case and the key; of a single case only where `faulty` asks for it.
+ConformanceFile parse_conformance(const std::string& text, const std::string& source, Faulty faulty = Faulty::Refused);
+ConformanceFile read_conformance(const std::string& path, Faulty faulty = Faulty::Refused);
 
 /// The text of a document, one case a line.
 std::string conformance_text(const Json& document);

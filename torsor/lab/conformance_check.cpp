@@ -266,7 +266,7 @@ struct Difference {
 
 Difference compare(const at::Tensor& expected, const at::Tensor& found, const Tolerance& tolerance) {
   const auto hopeless = [](const std::string& why) { return Difference{kInfinity, kInfinity, why}; };
-  if (!found.defined()) return hopeless("is not computed by this encoding");
+  if (!found.defined()) return hopeless("is not computed by this encoding from these inputs");
   if (expected.sizes() != found.sizes())
     return hopeless(str("has shape ", found.sizes(), ", expected ", expected.sizes()));
   const at::Tensor actual = found.detach().to(at::kDouble);
@@ -386,6 +386,7 @@ CaseResult check_case(const ConformanceCase& c, CheckPath path, const std::strin
     result.reason = reason;
     return result;
   };
+  if (!c.fault.empty()) return end(Status::Failed, first_line(c.fault));
   std::shared_ptr<const Encoding> encoding;
   try {
     if (const std::string why = not_in_this_version(c); !why.empty()) return end(Status::NotOnThisPath, why);

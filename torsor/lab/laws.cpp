@@ -175,7 +175,7 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
   add("phase", "turning all states of a plane by one angle changes no output and turns the next states", turned,
       kNearBound, law::phase_error);
   add("reflection", "reflecting all states of a plane, as blocks, changes no output and reflects the next states",
-      turned, kNearBound, law::reflection_error);
+      turned, kNearBound, traits.relative ? Measure(law::reflection_error) : Measure());
   add("state bound", "no average is longer than the longest state, no next state than the trained maps allow", "",
       kNearBound, law::bound_error);
   return laws;

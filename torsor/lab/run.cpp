@@ -1,5 +1,8 @@
 #include "torsor/lab/run.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "torsor/base/file.h"
 #include "torsor/lab/state_watch.h"
 #include "torsor/model/checkpoint.h"
@@ -12,11 +15,18 @@ at::ScalarType dtype_named(const std::string& name) {
   throw UsageError(str("dtype must be float32 or bf16, found ", name));
 }
 
+void check_axes(const Encoding& encoding, const std::string& expression) {
+  if (const std::int64_t axes = encoding.traits().axes; axes != 1)
+    throw UsageError(str("'", expression, "' reads ", axes, " position axes, and the tokens of a text have one"));
+}
+
 Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size) {
   ModelConfig config = plan.model;
   config.encoding = plan.encoding;
   config.vocabulary_size = vocabulary_size;
   config.train_length = plan.length;
+  config.complete();
+  check_axes(*make_encoding(config.encoding, config.dimensions()), config.encoding);
   return Decoder(config, plan.seed);
 }
 
@@ -91,6 +101,9 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   Decoder model = make_model(plan, data.vocabulary_size);
   make_directories(control.folder);
   const FolderClaim claim(control.folder);
+  // A run that starts anew has a log of its own.
+  std::error_code ignored;
+  if (!control.resume) std::filesystem::remove(control.folder + "/log.jsonl", ignored);
   TrainOptions options;
   options.configuration = plan_to_json(plan);
   options.configuration["data_sha256"] = data.sha256;

@@ -41,6 +41,9 @@ struct RunControl {
 
 at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for others than float32 and bf16
 
+/// Throws UsageError for an encoding of several position axes: a token of a text has one position.
+void check_axes(const Encoding& encoding, const std::string& expression);
+
 /// The model of a plan, with its first weights. Throws UsageError when the expression and the model do not fit.
 Decoder make_model(const RunPlan& plan, std::uint32_t vocabulary_size);
 

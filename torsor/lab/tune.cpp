@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <filesystem>
+#include <system_error>
 
 #include <algorithm>
 
@@ -95,6 +97,11 @@ TuneResult tune_run(const TuneBase& base, const TunePlan& plan, const LmData& da
   if (on_start) on_start(start);
   make_directories(control.folder);
   const FolderClaim claim(control.folder);
+  // A tuning that starts anew leaves nothing of an earlier one beside it.
+  std::error_code ignored;
+  if (!control.resume)
+    for (const char* name : {"/report.html", "/results.csv", "/results.json", "/log.jsonl"})
+      std::filesystem::remove(control.folder + name, ignored);
   TrainOptions options;
   options.configuration = tune_to_json({tuned.plan, plan.run});
   options.configuration["base_sha256"] = base.origin.weights_sha256;

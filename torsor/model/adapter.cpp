@@ -304,7 +304,7 @@ LoadedModel read_base(const std::string& folder, const std::string& path, const 
     throw Error(str(path, ": made on weights with SHA-256 ", record.weights_sha256.substr(0, 16), "..., but '", where,
                     "' has ", found.substr(0, 16), "...: another base checkpoint"));
   LoadedModel base = load_checkpoint(where);
-  if (const std::string difference = first_difference(record.base, base_json(base.model.config())); !difference.empty())
+  if (const std::string difference = first_difference(base_json(base.model.config()), record.base); !difference.empty())
     throw Error(str(path, ": the configuration of the base '", where, "' is another: ", difference));
   return base;
 }

@@ -114,12 +114,47 @@ void follow_channels(const Leaf& source, Leaf& target, const std::vector<HeadMap
 }
 
 // --------------------------------------------------------------------------------------------------------------------
+// States that go from layer to layer
+
+bool carries(const Leaf& leaf) { return leaf.term.name == "tape"; }
+
+/// Whether the leaf's maps are zero, so that every state stays what its operand says.
+bool leaves_states(const Leaf& leaf) {
+  const auto zero = [&](const char* name) {
+    const auto found = leaf.tensors.find(name);
+    return found == leaf.tensors.end() || found->second.eq(0).all().item<bool>();
+  };
+  return zero("tape.post_attention") && (zero("tape.up_proj") || zero("tape.down_proj"));
+}
+
+bool same_keys(const Term& a, const Term& b) {
+  return std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
+                    [](const Argument& x, const Argument& y) { return x.key == y.key && x.value == y.value; });
+}
+
+/// The maps act alike on every plane, so they stay as they are where the operand gets other planes.
+void convert_states(const Leaf& source, Leaf& target) {
+  if (carries(source) && carries(target) && same_keys(source.term, target.term)) {
+    const bool mixes = source.settings().word("control") == "mixing";
+    if (mixes && print(source.term) != print(target.term))
+      refuse(source, target, "control=mixing maps planes to planes, and these are in another order");
+    for (const auto& [name, tensor] : source.tensors)
+      if (name.starts_with("tape.")) target.tensors[name] = tensor;
+    return;
+  }
+  if (!leaves_states(source))
+    refuse(source, target, "its position states move from layer to layer, the other's do not follow");
+}
+
+// --------------------------------------------------------------------------------------------------------------------
 // One layer
 
 class LayerConversion {
  public:
-  LayerConversion(const ModelConfig& config, std::int64_t layer, std::vector<Leaf> source, std::vector<Leaf> target)
-      : config_(config),
+  LayerConversion(const ModelConfig& config, std::int64_t layer, std::vector<Leaf> source, std::vector<Leaf> target,
+                  std::uint64_t seed)
+      : seed_(seed),
+        config_(config),
         layer_(layer),
         source_(std::move(source)),
         target_(std::move(target)),
@@ -130,12 +165,13 @@ class LayerConversion {
     for (std::size_t i = 0; i < source_.size(); ++i) {
       for (const ParameterInfo& info : source_[i].encoding->parameters(layer_))
         source_[i].tensors[info.name] = from.at(source_[i].parameter_name(info, layer_));
-      target_[i].tensors = initial_tensors(target_[i], layer_);
+      target_[i].tensors = initial_tensors(target_[i], layer_, seed_);
     }
     for (std::size_t i = 0; i < source_.size(); ++i)
       if (is_rotation(source_[i])) {
         if (!is_rotation(target_[i])) refuse(source_[i], target_[i], "only one of them is a rotation");
         convert_rotation(source_[i], target_[i], config_.precision, maps_);
+        if (carries(source_[i]) || carries(target_[i])) convert_states(source_[i], target_[i]);
       }
     for (HeadMap& map : maps_) map.complete(config_.head_dim);
     settle_free_heads();
@@ -231,6 +267,7 @@ class LayerConversion {
       throw Refusal(str("no exact conversion: layers share ", name, " and would change it in different ways"));
   }
 
+  std::uint64_t seed_;
   const ModelConfig& config_;
   std::int64_t layer_;
   std::vector<Leaf> source_, target_;
@@ -293,7 +330,7 @@ Converted convert_model(const Decoder& model, const std::string& encoding, std::
     if (!is_positional(parameter.name)) weights[parameter.name] = tensor.clone();
   }
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    LayerConversion(model.config(), layer, leaves_of(from, dimensions, layer), leaves_of(to, dimensions, layer))
+    LayerConversion(model.config(), layer, leaves_of(from, dimensions, layer), leaves_of(to, dimensions, layer), seed)
         .run(all, print(to), weights);
   config.encoding = print(to);
   Converted converted{Decoder(config, weights, "the converted model"), {}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "torsor/encoding/composition.h"
+#include "torsor/model/decoder.h"
 
 namespace torsor {
 namespace {
@@ -74,13 +75,15 @@ std::vector<Leaf> leaves_of(const Expression& expression, const Dimensions& dime
   return std::move(walk.found);
 }
 
-NamedTensors initial_tensors(const Leaf& leaf, std::int64_t layer) {
+NamedTensors initial_tensors(const Leaf& leaf, std::int64_t layer, std::uint64_t seed) {
   NamedTensors tensors;
   for (const ParameterInfo& info : leaf.encoding->parameters(layer)) {
     if (info.initial.kind == Initial::Kind::Constant)
       tensors[info.name] = at::full(info.shape, info.initial.a, at::kDouble);
-    if (info.initial.kind == Initial::Kind::Values)
+    else if (info.initial.kind == Initial::Kind::Values)
       tensors[info.name] = at::tensor(info.initial.values, at::kDouble).view(info.shape);
+    else
+      tensors[info.name] = drawn_tensor(leaf.parameter_name(info, layer), info.shape, info.initial, seed);
   }
   return tensors;
 }

@@ -34,7 +34,7 @@ struct Leaf {
 /// The terms of one layer in the order written; `none` is left out. `dimensions` are complete.
 std::vector<Leaf> leaves_of(const Expression& expression, const Dimensions& dimensions, std::int64_t layer);
 
-/// Tensors as they are at the start, for the leaf's target: only those that have given values or a constant.
-NamedTensors initial_tensors(const Leaf& leaf, std::int64_t layer);
+/// The leaf's tensors of a layer as a new model would have them: drawn ones as the model draws them from `seed`.
+NamedTensors initial_tensors(const Leaf& leaf, std::int64_t layer, std::uint64_t seed);
 
 }  // namespace torsor

@@ -9,8 +9,17 @@
 namespace torsor {
 namespace {
 
-at::Tensor drawn(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial,
-                 std::uint64_t seed) {
+Initial normal(double deviation) { return {Initial::Kind::Normal, 0, deviation, {}}; }
+Initial ones() { return {Initial::Kind::Constant, 1, 0, {}}; }
+
+}  // namespace
+
+bool is_positional(const std::string& parameter) {
+  return parameter.rfind("model.position.", 0) == 0 || parameter.find(".self_attn.position.") != std::string::npos;
+}
+
+at::Tensor drawn_tensor(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial,
+                        std::uint64_t seed) {
   at::Tensor tensor = at::empty(shape, at::kFloat);
   float* values = tensor.data_ptr<float>();
   const std::size_t count = static_cast<std::size_t>(tensor.numel());
@@ -31,15 +40,6 @@ at::Tensor drawn(const std::string& name, const std::vector<std::int64_t>& shape
       break;
   }
   return tensor;
-}
-
-Initial normal(double deviation) { return {Initial::Kind::Normal, 0, deviation, {}}; }
-Initial ones() { return {Initial::Kind::Constant, 1, 0, {}}; }
-
-}  // namespace
-
-bool is_positional(const std::string& parameter) {
-  return parameter.rfind("model.position.", 0) == 0 || parameter.find(".self_attn.position.") != std::string::npos;
 }
 
 // Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
@@ -114,7 +114,7 @@ Decoder::Decoder(ModelConfig config, std::uint64_t seed) : config_(std::move(con
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
   resolve_layers();
   declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial, bool decay) {
-    at::Tensor tensor = drawn(name, shape, initial, seed);
+    at::Tensor tensor = drawn_tensor(name, shape, initial, seed);
     parameters_.push_back({name, tensor, decay});
     return tensor;
   });
@@ -129,7 +129,7 @@ Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& we
   declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial, bool decay) {
     const auto found = weights.find(name);
     if (found == weights.end() && draw_seed && is_positional(name)) {
-      parameters_.push_back({name, drawn(name, shape, initial, *draw_seed), decay});
+      parameters_.push_back({name, drawn_tensor(name, shape, initial, *draw_seed), decay});
       return parameters_.back().tensor;
     }
     if (found == weights.end()) throw Error(str(source, ": the tensor ", name, " is missing"));

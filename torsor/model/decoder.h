@@ -29,6 +29,11 @@ struct ModelParameter {
 /// Whether a tensor's name is that of one of the encoding's.
 bool is_positional(const std::string& parameter);
 
+/// A tensor as a model's first weights have it: `name` is that of the parameter, whose stream of `seed` it is drawn
+/// from.
+at::Tensor drawn_tensor(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial,
+                        std::uint64_t seed);
+
 /// The tokens of one call.
 struct TokenBatch {
   at::Tensor tokens;     ///< (B, T) int64

@@ -314,6 +314,12 @@ TapeOptions read_options(const MakeRequest& request) {
     throw UsageError(
         str("tape: clip is 0 (off) or at least 1, the size of a state that nothing has changed; found ", options.clip));
   options.control = control == "mixing" ? Control::Mixing : control == "frame" ? Control::Frame : Control::None;
+  if (!options.network && settings.integer("width") > 0)
+    throw UsageError("tape: width= is that of the position network, which mlp=false leaves out");
+  const std::int64_t layers = request.dimensions.layers;
+  if (layers > 1 && options.from_layer >= layers)
+    throw UsageError(str("tape: from_layer=", options.from_layer, " lies beyond the model's ", layers,
+                         " layers: no state would ever change"));
   if (options.control != Control::None && !options.network)
     throw UsageError(str("tape: control=", control, " changes the position network, which mlp=false leaves out"));
   if (options.control != Control::None && options.block != 2)
