@@ -2,10 +2,10 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <filesystem>
-#include <system_error>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "torsor/base/file.h"
 #include "torsor/lab/effects.h"
