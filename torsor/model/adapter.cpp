@@ -248,7 +248,7 @@ void save_adapter(const std::string& folder, const TunedModel& tuned, const Adap
   const fs::path relative = fs::relative(base.folder, folder, no_common_root);
   json["base"]["path"] = relative.empty() ? base.folder : relative.generic_string();
   json["base"]["weights_sha256"] = base.weights_sha256;
-  for (const auto& [key, value] : plan_json(plan).items()) json[key] = value;
+  json.update(plan_json(plan));
   json["tokenizer"] = base.tokenizer;
   json["trained_parameters"] = tuned.trained_count();
   json["tensors_sha256"] = sha256_hex(MappedFile(path).bytes());
