@@ -46,11 +46,11 @@ void random_whole(ParseSentence& sentence, Random& random) {
   for (const ParseWord& word : sentence.words) {
     if (word.head != 0) relations.push_back(word.relation);
   }
-  relations.resize(order.size(), 0);
   random.shuffle(relations);
+  auto next = relations.begin();
   for (std::size_t i = 0; i < order.size(); ++i) {
     sentence.words[i].head = heads[i];
-    sentence.words[i].relation = heads[i] == 0 ? relation_id("root") : relations[i];
+    sentence.words[i].relation = heads[i] == 0 ? relation_id("root") : *next++;
   }
 }
 
