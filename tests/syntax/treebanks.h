@@ -1,0 +1,56 @@
+// The treebanks of the shared data, for the tests of the syntax floor.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/base/test_folder.h"
+#include "torsor/syntax/conllu.h"
+
+namespace torsor::syntax::testing {
+
+using torsor::testing::contains;
+using torsor::testing::message_of;
+using torsor::testing::shared_path;
+using torsor::testing::slurp;
+
+/// Every treebank file that is there; empty without the shared data (the test then skips).
+inline std::vector<std::string> treebank_files() {
+  std::vector<std::string> found;
+  for (const char* name :
+       {"ud-english-ewt/en_ewt-ud-train", "ud-english-ewt/en_ewt-ud-dev", "ud-english-ewt/en_ewt-ud-test",
+        "ud-english-pud/en_pud-ud-test", "ud-english-atis/en_atis-ud-dev", "ud-english-ctetex/en_ctetex-ud-test",
+        "ud-chinese-gsdsimp/zh_gsdsimp-ud-dev", "ud-chinese-gsdsimp/zh_gsdsimp-ud-test", "ud-french-gsd/fr_gsd-ud-dev",
+        "ud-french-gsd/fr_gsd-ud-test"}) {
+    const std::string path = shared_path("data/" + std::string(name) + ".conllu");
+    if (!path.empty()) found.push_back(path);
+  }
+  return found;
+}
+
+/// "word TAB form TAB ... " from a line with spaces between the columns; a word a line.
+inline std::string rows(const std::vector<std::string>& lines) {
+  std::string text;
+  for (std::string line : lines) {
+    for (char& c : line) {
+      if (c == ' ' && line[0] != '#') c = '\t';
+    }
+    text += line + "\n";
+  }
+  return text + "\n";
+}
+
+/// A sentence of words w1, w2, ... with these heads.
+inline Sentence words_with_heads(const std::vector<int>& heads) {
+  Sentence sentence;
+  for (const int head : heads) {
+    Word word;
+    word.form = "w" + std::to_string(sentence.words.size() + 1);
+    word.head = head;
+    word.deprel = head == 0 ? "root" : "dep";
+    sentence.words.push_back(word);
+  }
+  return sentence;
+}
+
+}  // namespace torsor::syntax::testing
