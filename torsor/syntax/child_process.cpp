@@ -20,8 +20,6 @@
 namespace torsor::syntax {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 void close_quietly(int& descriptor) {
   if (descriptor >= 0) ::close(descriptor);
   descriptor = -1;
@@ -70,6 +68,10 @@ class NoPipeSignal {
 };
 
 }  // namespace
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::vector<std::string> split_command(const std::string& command) {
   std::vector<std::string> words;
@@ -193,17 +195,17 @@ bool ChildProcess::take_line(std::string& line) {
 }
 
 ChildProcess::Outcome ChildProcess::wait(double seconds, std::string& line) {
-  const double deadline = now() + seconds;
+  const double deadline = steady_seconds() + seconds;
   std::array<char, 65536> buffer;
   while (true) {
     if (take_line(line)) return line.size() > line_limit_ ? Outcome::too_long : Outcome::line;
     if (received_.size() > line_limit_) return Outcome::too_long;
     if (output_ < 0) return Outcome::ended;
-    const double left = std::max(0.0, deadline - now());
+    const double left = std::max(0.0, deadline - steady_seconds());
     pollfd watched[2] = {{output_, POLLIN, 0}, {queued_.empty() ? -1 : input_, POLLOUT, 0}};
     const int ready = ::poll(watched, 2, static_cast<int>(std::ceil(std::min(left, 3600.0) * 1000)));
     if (ready < 0 && errno != EINTR) throw Error(str("cannot wait for the child: ", std::strerror(errno)));
-    if (ready == 0 && now() >= deadline) return Outcome::timeout;
+    if (ready == 0 && steady_seconds() >= deadline) return Outcome::timeout;
     if (ready <= 0) continue;
     if (watched[1].revents != 0) write_some();
     if (watched[0].revents == 0) continue;

@@ -14,6 +14,9 @@ namespace torsor::syntax {
 /// expanded, no shell is asked. Throws UsageError for an open quote, a trailing backslash and an empty command.
 std::vector<std::string> split_command(const std::string& command);
 
+/// Seconds of the steady clock, from any origin.
+double steady_seconds();
+
 /// A child whose standard input and output are ours. It is ended, with everything it started in its process group, when
 /// the object goes.
 class ChildProcess {

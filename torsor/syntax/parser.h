@@ -13,13 +13,13 @@ namespace torsor::syntax {
 
 /// What a parser says of itself; goes into reports and the names of cached parses.
 struct ParserInfo {
-  std::string backend;       ///< "conllu", "native", "udpipe" or "process"
-  std::string name;          ///< such as "biaffine", "stanza"
-  std::string version;       ///< of the program or the model's format
-  std::string model;         ///< the file, folder or name of the model
-  std::string model_sha256;  ///< 64 hexadecimal digits; empty where the parser does not show its model
+  std::string backend;        ///< "conllu", "native", "udpipe" or "process"
+  std::string name;           ///< such as "biaffine", "stanza"
+  std::string version;        ///< of the program or the model's format
+  std::string model;          ///< the file, folder or name of the model
+  std::string model_sha256;   ///< 64 hexadecimal digits; empty where the parser does not show its model
   std::string scheme = "ud";  ///< what its heads mean: "ud", "clear" (ClearNLP's labels), "ptb-heads" (function heads)
-  bool prefix_safe = false;  ///< reads words from left to right and never takes back: word_parser() answers
+  bool prefix_safe = false;   ///< reads words from left to right and never takes back: word_parser() answers
 };
 
 /// A sentence as a parser left it.
