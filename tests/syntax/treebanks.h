@@ -1,10 +1,15 @@
 // The treebanks of the shared data, for the tests of the syntax floor.
 #pragma once
 
+#include <fstream>
+#include <numeric>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/base/test_folder.h"
+#include "torsor/base/random.h"
 #include "torsor/syntax/conllu.h"
 
 namespace torsor::syntax::testing {
@@ -52,5 +57,37 @@ inline Sentence words_with_heads(const std::vector<int>& heads) {
   }
   return sentence;
 }
+
+/// A tree of n words drawn by `random`: words take their heads in a random order from those that have one already, so
+/// that most trees are not projective.
+inline std::vector<int> random_heads(int n, Random& random) {
+  std::vector<int> order(static_cast<std::size_t>(n)), heads(order.size(), 0);
+  std::iota(order.begin(), order.end(), 1);
+  random.shuffle(order);
+  for (std::size_t i = 1; i < order.size(); ++i)
+    heads[static_cast<std::size_t>(order[i]) - 1] = order[static_cast<std::size_t>(random.below(i))];
+  return heads;
+}
+
+/// The lines of a golden file, split at tabs, without its comments.
+inline std::vector<std::vector<std::string>> golden_rows(const std::string& path) {
+  std::vector<std::vector<std::string>> table;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream cells(line);
+    table.emplace_back();
+    for (std::string cell; std::getline(cells, cell, '\t');) table.back().push_back(cell);
+  }
+  return table;
+}
+
+/// The treebanks that golden files exist of: the golden file's name and the treebank's path in the shared data.
+inline const std::vector<std::pair<std::string, std::string>> kGoldenTreebanks = {
+    {"ewt-dev.tsv", "data/ud-english-ewt/en_ewt-ud-dev.conllu"},
+    {"pud-test.tsv", "data/ud-english-pud/en_pud-ud-test.conllu"},
+    {"zh-gsdsimp-dev.tsv", "data/ud-chinese-gsdsimp/zh_gsdsimp-ud-dev.conllu"},
+    {"fr-gsd-test.tsv", "data/ud-french-gsd/fr_gsd-ud-test.conllu"},
+};
 
 }  // namespace torsor::syntax::testing
