@@ -41,6 +41,7 @@ TEST(ProcessProtocol, Replies) {
 TEST(ProcessProtocol, WordReplies) {
   EXPECT_EQ(read_word_reply(R"({"arcs":[[1,3,"nsubj"],[3,2,"obj"]],"sent_end":true})", 3),
             (WordStep{{{1, 3, "nsubj"}, {3, 2, "obj"}}, true}));
+  EXPECT_EQ(read_word_reply(R"({"arcs":[[3,0,"root"]]})", 3), (WordStep{{{3, 0, "root"}}, false}));
   for (const char* bad :
        {R"({"sent_end":true})", R"({"arcs":{}})", R"({"arcs":[[1,3]]})", R"({"arcs":[[1,3,4]]})",
         R"({"arcs":[[0,3,"a"]]})", R"({"arcs":[[3,0,"a"]]})", R"({"arcs":[[4,3,"a"]]})", R"({"arcs":[[3,3,"a"]]})",

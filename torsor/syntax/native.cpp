@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
@@ -78,25 +80,99 @@ std::vector<std::vector<std::size_t>> reading_batches(const std::vector<std::siz
   return cut(order, lengths, words);
 }
 
-TrainResult train_native(const Weights& weights, const BatchPlan& plan, const NativeTraining& training,
-                         const Json& configuration,
-                         const std::function<at::Tensor(const std::vector<std::size_t>&, Random& drops)>& loss_of,
-                         const std::function<std::string()>& score) {
+std::shared_ptr<const Vocabulary> vocabulary_of(const NativeModel& model) {
+  return std::make_shared<const Vocabulary>(
+      Vocabulary::from_json(model.vocabulary, model.source + "/config.json: vocabulary"));
+}
+
+std::int64_t read_size(JsonObject& object, const char* key) {
+  const auto size = object.get<std::int64_t>(key);
+  if (size < 1 || size > 100000) object.fail(str(key, " must lie in 1..100000, found ", size));
+  return size;
+}
+
+WordSizes word_sizes_from_json(JsonObject& object) {
+  return {read_size(object, "word"), read_size(object, "character"), read_size(object, "spelling")};
+}
+
+Json word_sizes_to_json(const WordSizes& sizes) {
+  return {{"word", sizes.word}, {"character", sizes.character}, {"spelling", sizes.spelling}};
+}
+
+Attachment attachment(const std::vector<TaggedTree>& gold, const std::vector<TaggedTree>& parsed) {
+  if (gold.size() != parsed.size())
+    throw Error(str("attachment: expected ", gold.size(), " sentences, got ", parsed.size()));
+  Attachment result;
+  for (std::size_t s = 0; s < gold.size(); ++s) {
+    const Tree &want = gold[s].tree, &have = parsed[s].tree;
+    if (want.words != have.words) throw Error(str("attachment: sentence ", s + 1, " has other words"));
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const bool head = want.heads[i] == have.heads[i];
+      ++result.words;
+      result.heads += head;
+      result.labelled += head && want.relations[i] == have.relations[i];
+    }
+  }
+  return result;
+}
+
+namespace {
+
+/// What stands in a treebank, for the identity of a run.
+std::string content_hash(const std::vector<TaggedTree>& trees) {
+  Sha256 content;
+  for (const TaggedTree& tagged : trees) {
+    for (std::size_t i = 0; i < tagged.tree.size(); ++i)
+      content.update(str(tagged.tree.words[i], '\t', tagged.upos[i], '\t', tagged.xpos[i], '\t', tagged.tree.heads[i],
+                         '\t', tagged.tree.relations[i], '\n'));
+    content.update("\n");
+  }
+  return content.hex();
+}
+
+TrainOptions loop_options(const NativeTraining& training, std::int64_t steps) {
   TrainOptions options;
-  options.steps = plan.steps();
+  options.steps = steps;
   options.learning_rate = training.learning_rate;
-  options.warmup_steps = std::min<std::int64_t>(50, plan.steps());
+  options.warmup_steps = std::min<std::int64_t>(50, steps);
   options.final_ratio = 0.01;
   options.adamw.weight_decay = 0.01;
-  options.adamw.epsilon = 1e-8;
   options.clip_norm = 5;
   options.seed = training.seed;
   options.tokens_per_step = training.batch_words;
-  options.configuration = configuration;
   options.save_every = training.save_every;
   options.resume = training.resume;
   options.stop = training.stop;
   options.progress = training.progress;
+  return options;
+}
+
+void require_gradients(const Weights& weights, bool required) {
+  for (const NamedParameter& parameter : weights.parameters()) {
+    at::Tensor tensor = parameter.tensor;
+    tensor.requires_grad_(required);
+  }
+}
+
+}  // namespace
+
+void run_native_training(NativeModel model, const std::vector<TaggedTree>& trees,
+                         const std::vector<TaggedTree>& development, const Weights& weights,
+                         const NativeTraining& training, const SentenceLoss& loss, const SentenceParser& parse) {
+  std::vector<std::size_t> lengths;
+  for (const TaggedTree& tagged : trees) {
+    check_tree(tagged.tree);
+    lengths.push_back(tagged.tree.size() + 1);
+  }
+  const BatchPlan plan(lengths, training);
+  TrainOptions options = loop_options(training, plan.steps());
+  options.configuration = {{"kind", model.kind},
+                           {"sizes", model.sizes},
+                           {"epochs", training.epochs},
+                           {"batch_words", training.batch_words},
+                           {"dropout", training.dropout},
+                           {"sentences", trees.size()},
+                           {"data_sha256", content_hash(trees)}};
   std::optional<FolderClaim> claim;
   if (!training.folder.empty()) {
     make_directories(training.folder);
@@ -104,37 +180,53 @@ TrainResult train_native(const Weights& weights, const BatchPlan& plan, const Na
     options.state = training.folder + "/state.safetensors";
     options.log = training.folder + "/log.jsonl";
     std::error_code ignored;
-    if (!training.resume) std::filesystem::remove(options.log, ignored);
+    if (!training.resume) std::filesystem::remove(options.log, ignored);  // a run that starts anew has its own log
   }
-  const auto require = [&](bool required) {
-    for (const NamedParameter& parameter : weights.parameters()) {
-      at::Tensor tensor = parameter.tensor;
-      tensor.requires_grad_(required);
-    }
-  };
+  std::vector<std::vector<std::string>> forms;
+  for (const TaggedTree& tagged : development) forms.push_back(tagged.tree.words);
+  Json scores = nullptr;  // on the development set after the last pass
   TrainCallbacks callbacks;
   callbacks.on_step = [&](const StepReport& report) {
     const std::int64_t pass = plan.pass_ended(report.step);
-    if (pass == 0 || !training.on_message) return;
-    require(false);
-    const std::string line = score ? score() : "";
-    require(true);
-    training.on_message(str("pass ", pass, " of ", training.epochs, ", ", static_cast<std::int64_t>(report.seconds),
-                            " s: loss ", report.loss, line.empty() ? "" : ", " + line));
+    const bool last = report.step == plan.steps();
+    if (pass == 0 || (!training.on_message && !last)) return;
+    char line[160];
+    std::snprintf(line, sizeof line, "pass %lld of %lld, %.0f s: loss %.4g", static_cast<long long>(pass),
+                  static_cast<long long>(training.epochs), report.seconds, report.loss);
+    std::string text = line;
+    if (!forms.empty()) {
+      require_gradients(weights, false);  // the layers choose their inference path by it
+      const Attachment found = attachment(development, parse(forms));
+      require_gradients(weights, true);
+      std::snprintf(line, sizeof line, ", UAS %.2f, LAS %.2f", 100 * found.uas(), 100 * found.las());
+      text += line;
+      scores = {{"uas", found.uas()}, {"las", found.las()}, {"words", found.words}};
+    }
+    if (training.on_message) training.on_message(text);
   };
-  require(true);
-  const auto loss = [&](std::int64_t step, std::int64_t) {
-    Random drops(random_at(training.seed, stream_of("drops"), static_cast<std::uint64_t>(step)));
-    return loss_of(plan.at(step), drops);
-  };
+  require_gradients(weights, true);
+  TrainResult result;
   try {
-    const TrainResult result = train(weights.parameters(), options, loss, callbacks);
-    require(false);
-    return result;
+    result = train(
+        weights.parameters(), options,
+        [&](std::int64_t step, std::int64_t) {
+          Random drops(random_at(training.seed, stream_of("drops"), static_cast<std::uint64_t>(step)));
+          return loss(plan.at(step), drops);
+        },
+        callbacks);
   } catch (...) {
-    require(false);
+    require_gradients(weights, false);
     throw;
   }
+  require_gradients(weights, false);
+  if (training.folder.empty()) return;
+  model.training = options.configuration;
+  model.training["learning_rate"] = training.learning_rate;
+  model.training["seed"] = training.seed;
+  model.training["seconds"] = result.seconds;
+  model.training["development"] = scores;
+  model.tensors = weights.tensors();
+  write_native_model(training.folder, model);
 }
 
 void write_native_model(const std::string& folder, const NativeModel& model) {

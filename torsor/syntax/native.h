@@ -58,13 +58,6 @@ class BatchPlan {
 /// The same mixture for reading: batches of about `words` words, longest first, every sentence once.
 std::vector<std::vector<std::size_t>> reading_batches(const std::vector<std::size_t>& lengths, std::int64_t words);
 
-/// Runs the loop of torsor/train over the plan. `loss_of` gives the loss of a step's sentences with `drops` to draw
-/// from, `score` (may be empty) a line about a development set after each pass. Gradients are on only inside.
-TrainResult train_native(const Weights& weights, const BatchPlan& plan, const NativeTraining& training,
-                         const Json& configuration,
-                         const std::function<at::Tensor(const std::vector<std::size_t>&, Random& drops)>& loss_of,
-                         const std::function<std::string()>& score);
-
 /// The content of a model folder: config.json (format torsor-parser-1) and model.safetensors.
 struct NativeModel {
   std::string kind;  ///< "biaffine" or "incremental"
@@ -81,5 +74,30 @@ struct NativeModel {
 void write_native_model(const std::string& folder, const NativeModel& model);
 /// Throws Error naming the file and what is wrong.
 NativeModel read_native_model(const std::string& folder);
+
+/// The vocabulary of a model folder. Throws Error.
+std::shared_ptr<const Vocabulary> vocabulary_of(const NativeModel& model);
+/// A size of at least 1 and at most 100000 under `key`. Throws Error otherwise.
+std::int64_t read_size(JsonObject& object, const char* key);
+WordSizes word_sizes_from_json(JsonObject& object);
+Json word_sizes_to_json(const WordSizes& sizes);
+
+/// Words whose head, and whose head and relation, agree with the gold tree of the same words.
+struct Attachment {
+  std::int64_t words = 0, heads = 0, labelled = 0;
+  double uas() const { return words > 0 ? static_cast<double>(heads) / static_cast<double>(words) : 0; }
+  double las() const { return words > 0 ? static_cast<double>(labelled) / static_cast<double>(words) : 0; }
+};
+/// Throws Error when the sentences or their words differ.
+Attachment attachment(const std::vector<TaggedTree>& gold, const std::vector<TaggedTree>& parsed);
+
+using SentenceLoss = std::function<at::Tensor(const std::vector<std::size_t>& chosen, Random& drops)>;
+using SentenceParser = std::function<std::vector<TaggedTree>(const std::vector<std::vector<std::string>>& sentences)>;
+
+/// A whole training: plan, loop, score after each pass, and, with a folder, the model at the end. `model` brings kind,
+/// sizes, vocabulary and tokenizer. Throws Error for a tree that is none, and as train().
+void run_native_training(NativeModel model, const std::vector<TaggedTree>& trees,
+                         const std::vector<TaggedTree>& development, const Weights& weights,
+                         const NativeTraining& training, const SentenceLoss& loss, const SentenceParser& parse);
 
 }  // namespace torsor::syntax

@@ -4,10 +4,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "torsor/base/error.h"
-#include "torsor/base/hash.h"
 #include "torsor/syntax/spanning_tree.h"
 
 namespace torsor::syntax {
@@ -20,24 +18,13 @@ constexpr std::int64_t kReadingWords = 4000;  // of a batch when parsing: small 
 BiaffineSizes sizes_of(const NativeModel& model) {
   JsonObject object(model.sizes, model.source + "/config.json: sizes", JsonObject::Blame::data);
   BiaffineSizes sizes;
-  const auto read = [&](const char* key, std::int64_t& size) {
-    size = object.get<std::int64_t>(key);
-    if (size < 1 || size > 100000) object.fail(str(key, " must lie in 1..100000, found ", size));
-  };
-  read("word", sizes.words.word);
-  read("character", sizes.words.character);
-  read("spelling", sizes.words.spelling);
-  read("lstm", sizes.lstm);
-  read("layers", sizes.layers);
-  read("arc", sizes.arc);
-  read("label", sizes.label);
+  sizes.words = word_sizes_from_json(object);
+  sizes.lstm = read_size(object, "lstm");
+  sizes.layers = read_size(object, "layers");
+  sizes.arc = read_size(object, "arc");
+  sizes.label = read_size(object, "label");
   object.finish();
   return sizes;
-}
-
-std::shared_ptr<const Vocabulary> vocabulary_of(const NativeModel& model) {
-  return std::make_shared<const Vocabulary>(
-      Vocabulary::from_json(model.vocabulary, model.source + "/config.json: vocabulary"));
 }
 
 at::Tensor mean_loss(const at::Tensor& scores, const at::Tensor& targets) {
@@ -76,13 +63,12 @@ BiaffineNetwork::BiaffineNetwork(const NativeModel& model)
                       Weights(model.tensors, model.source + "/model.safetensors")) {}
 
 Json BiaffineNetwork::sizes_to_json() const {
-  return {{"word", sizes_.words.word},
-          {"character", sizes_.words.character},
-          {"spelling", sizes_.words.spelling},
-          {"lstm", sizes_.lstm},
-          {"layers", sizes_.layers},
-          {"arc", sizes_.arc},
-          {"label", sizes_.label}};
+  Json json = word_sizes_to_json(sizes_.words);
+  json["lstm"] = sizes_.lstm;
+  json["layers"] = sizes_.layers;
+  json["arc"] = sizes_.arc;
+  json["label"] = sizes_.label;
+  return json;
 }
 
 BiaffineNetwork::Scores BiaffineNetwork::score(const WordBatch& batch, double dropout) const {
@@ -95,7 +81,6 @@ BiaffineNetwork::Scores BiaffineNetwork::score(const WordBatch& batch, double dr
     scores.xpos = xpos_(x);
     if (forward_.size() > 1) x = at::cat({x, at::softmax(scores.upos, 2), at::softmax(scores.xpos, 2)}, 2);
   }
-  if (forward_.size() == 1 && x.size(2) != 2 * sizes_.lstm) x = x.narrow(2, 0, 2 * sizes_.lstm);
   const at::Tensor dependent = drop_channels(arc_dependent_.bent(x), dropout);
   const at::Tensor head = drop_channels(arc_head_.bent(x), dropout);
   scores.arcs =
@@ -199,60 +184,13 @@ BiaffineNetwork train_biaffine(const std::vector<TaggedTree>& trees, const std::
   check_native_training(training);
   const auto vocabulary = std::make_shared<const Vocabulary>(trees, /*least=*/2);
   BiaffineNetwork network(vocabulary, sizes, Weights(training.seed));
-  std::vector<std::size_t> lengths;
-  Sha256 content;
-  for (const TaggedTree& tagged : trees) {
-    check_tree(tagged.tree);
-    lengths.push_back(tagged.tree.size() + 1);
-    for (std::size_t i = 0; i < tagged.tree.size(); ++i)
-      content.update(str(tagged.tree.words[i], '\t', tagged.upos[i], '\t', tagged.xpos[i], '\t', tagged.tree.heads[i],
-                         '\t', tagged.tree.relations[i], '\n'));
-    content.update("\n");
-  }
-  const BatchPlan plan(lengths, training);
-  const Json configuration = {{"kind", "biaffine"},          {"sizes", network.sizes_to_json()},
-                              {"epochs", training.epochs},   {"batch_words", training.batch_words},
-                              {"dropout", training.dropout}, {"sentences", trees.size()},
-                              {"data_sha256", content.hex()}};
-  std::vector<std::vector<std::string>> forms;
-  for (const TaggedTree& tagged : development) forms.push_back(tagged.tree.words);
-  const auto score = [&]() -> std::string {
-    if (development.empty()) return "";
-    const Attachment found = attachment(development, network.parse(forms));
-    char text[64];
-    std::snprintf(text, sizeof text, "UAS %.2f, LAS %.2f", 100 * found.uas(), 100 * found.las());
-    return text;
-  };
   const auto loss = [&](const std::vector<std::size_t>& chosen, Random& drops) {
     return network.loss(trees, chosen, training.dropout, drops);
   };
-  const TrainResult result = train_native(network.weights(), plan, training, configuration, loss, score);
-  if (!training.folder.empty()) {
-    Json made = configuration;
-    made["learning_rate"] = training.learning_rate;
-    made["seed"] = training.seed;
-    made["seconds"] = result.seconds;
-    write_native_model(training.folder, {"biaffine", network.sizes_to_json(), vocabulary->to_json(), tokenizer, made,
-                                         network.weights().tensors()});
-  }
+  const auto parse = [&](const std::vector<std::vector<std::string>>& sentences) { return network.parse(sentences); };
+  run_native_training({"biaffine", network.sizes_to_json(), vocabulary->to_json(), tokenizer}, trees, development,
+                      network.weights(), training, loss, parse);
   return network;
-}
-
-Attachment attachment(const std::vector<TaggedTree>& gold, const std::vector<TaggedTree>& parsed) {
-  if (gold.size() != parsed.size())
-    throw Error(str("attachment: expected ", gold.size(), " sentences, got ", parsed.size()));
-  Attachment result;
-  for (std::size_t s = 0; s < gold.size(); ++s) {
-    const Tree &want = gold[s].tree, &have = parsed[s].tree;
-    if (want.words != have.words) throw Error(str("attachment: sentence ", s + 1, " has other words"));
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      const bool head = want.heads[i] == have.heads[i];
-      ++result.words;
-      result.heads += head;
-      result.labelled += head && want.relations[i] == have.relations[i];
-    }
-  }
-  return result;
 }
 
 }  // namespace torsor::syntax

@@ -70,12 +70,4 @@ class BiaffineNetwork {
 BiaffineNetwork train_biaffine(const std::vector<TaggedTree>& trees, const std::vector<TaggedTree>& development,
                                const BiaffineSizes& sizes, const NativeTraining& training, const Json& tokenizer);
 
-/// Words whose head, and whose head and relation, agree with the gold tree of the same words.
-struct Attachment {
-  std::int64_t words = 0, heads = 0, labelled = 0;
-  double uas() const { return words > 0 ? static_cast<double>(heads) / static_cast<double>(words) : 0; }
-  double las() const { return words > 0 ? static_cast<double>(labelled) / static_cast<double>(words) : 0; }
-};
-Attachment attachment(const std::vector<TaggedTree>& gold, const std::vector<TaggedTree>& parsed);
-
 }  // namespace torsor::syntax

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "torsor/syntax/arc_eager.h"
 #include "torsor/syntax/conllu.h"
 
 namespace torsor::syntax {
@@ -29,11 +30,10 @@ struct ParsedSentence {
   std::string reason = {};  ///< why not, when `parsed` is false; the words may be missing then
 };
 
-/// An arc between two words of the present sentence, both counted from 1; `head` is never 0, since what hangs from the
-/// root shows only at the end.
+/// An arc of the present sentence.
 struct WordArc {
-  int dependent = 0;
-  int head = 0;
+  int dependent = 0;  ///< from 1
+  int head = 0;       ///< from 1; 0 = the root
   std::string relation;
 
   bool operator==(const WordArc&) const = default;
@@ -43,10 +43,7 @@ struct WordArc {
 struct WordStep {
   std::vector<WordArc> arcs;  ///< in the order of their making; the later end is the word just read
   bool sentence_end = false;  ///< the next word begins a sentence and has number 1
-  /// The causal tags (sipe.md 3.3): tau 1 = this word hangs from one on its left, 2 = pending; nu 1 = nothing was
-  /// popped for it, 2 = only left arcs, 3 = only reductions, 4 = both, 5 = first word of a sentence. 0 where the parser
-  /// tells arcs alone.
-  int tau = 0, nu = 0;
+  CausalTag tag = {};         ///< 0 0 where the parser tells arcs alone
 
   bool operator==(const WordStep&) const = default;
 };

@@ -70,21 +70,23 @@ WordStep read_word_reply(std::string_view line, int words) {
   step.sentence_end = object.get<bool>("sent_end", false);
   const Json arcs = object.get<Json>("arcs");
   if (!arcs.is_array()) object.fail("arcs must be a list");
-  const auto end_of = [&](const Json& value) {
+  const auto end_of = [&](const Json& value, int least) {
     if (!value.is_number_integer()) object.fail("an arc's ends must be whole numbers");
     const auto end = value.get<std::int64_t>();
-    if (end < 1 || end > words) object.fail(str("expected arcs between words 1 to ", words, ", found ", end));
+    if (end < least || end > words)
+      object.fail(str("expected an end of an arc from ", least, " to ", words, ", found ", end));
     return static_cast<int>(end);
   };
   for (const Json& arc : arcs) {
     if (!arc.is_array() || arc.size() != 3 || !arc[2].is_string())
       object.fail("expected arcs as [dependent, head, relation]");
-    WordArc one{end_of(arc[0]), end_of(arc[1]), arc[2].get<std::string>()};
+    WordArc one{end_of(arc[0], 1), end_of(arc[1], 0), arc[2].get<std::string>()};
     if (one.dependent == one.head) object.fail(str("word ", one.head, " cannot be its own head"));
     if (std::max(one.dependent, one.head) != words)
       object.fail(
           str("the arc from ", one.head, " to ", one.dependent, " comes too late: word ", words, " is no end of it"));
-    if (one.relation.empty() || one.relation == "root") object.fail("expected a relation other than root");
+    if (one.relation.empty() || (one.relation == "root") != (one.head == 0))
+      object.fail("expected the relation root with head 0 and only there");
     for (const WordArc& other : step.arcs)
       if (other.dependent == one.dependent) object.fail(str("word ", one.dependent, " gets two heads"));
     step.arcs.push_back(std::move(one));
