@@ -142,7 +142,8 @@ class Network {
       const ArcSentence& sentence = sentences[chosen[static_cast<std::size_t>(row)]];
       std::vector<std::size_t> place(sentence.forms.size());
       std::iota(place.begin(), place.end(), std::size_t{0});
-      if (shuffled) random.shuffle(place);
+      random.shuffle(place);  // also where it is not asked for, so that the same words are hidden
+      if (!shuffled) std::iota(place.begin(), place.end(), std::size_t{0});
       for (std::size_t i = 0; i < sentence.forms.size(); ++i) {
         const auto t = static_cast<std::int64_t>(i);
         words[row][t] = words_(sentence.forms[i]);
