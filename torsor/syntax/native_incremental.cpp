@@ -374,11 +374,14 @@ WordStep NativeWordParser::read(const std::string& form) {
   WordStep step = network_->read(state_, form);
   history_.push_back(form);
   if (history_.size() - starts_.back() >= most_words_) step.sentence_end = true;
-  if (step.sentence_end) {
-    state_ = network_->start();
-    starts_.push_back(history_.size());
-  }
+  if (step.sentence_end) end_sentence();
   return step;
+}
+
+void NativeWordParser::end_sentence() {
+  if (history_.size() == starts_.back()) return;
+  state_ = network_->start();
+  starts_.push_back(history_.size());
 }
 
 void NativeWordParser::roll_back(std::size_t words) {

@@ -118,6 +118,7 @@ class NativeWordParser final : public WordParser {
 
   void reset() override;
   WordStep read(const std::string& form) override;
+  void end_sentence() override;
   std::size_t words() const override { return history_.size(); }
   /// Reads the present sentence again up to there: the same steps, to the bit.
   void roll_back(std::size_t words) override;
