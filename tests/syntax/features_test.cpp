@@ -5,7 +5,6 @@
 #include "tests/syntax/toy_parser.h"
 #include "tests/syntax/treebanks.h"
 #include "torsor/base/error.h"
-#include "torsor/syntax/hexatags.h"
 #include "torsor/syntax/relations.h"
 
 namespace torsor::syntax {
@@ -55,15 +54,13 @@ SyntaxFeatures example_features(ParseMode mode, const FeatureOptions& options) {
 }
 
 TEST(Features, OracleTagsByTheRule) {
+  // The binary tree is ((ab > cd) < (e > f)) < the full stop, where the signs point to the head.
   //                                                        a  b     c  d     e     f  .     g
-  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kFirst})), "11 - - 12 - - 11 - 24 25 - 15");
-  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kAll})), "11 11 - 12 12 - 11 - 24 25 - 15");
-  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kLast})), "- 11 - - 12 - 11 - 24 25 - 15");
-  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kDelayed})), "- - - 11 - - 12 - 11 24 - -");
+  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kFirst})), "11 - - 22 - - 13 - 22 25 - 15");
+  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kAll})), "11 11 - 22 22 - 13 - 22 25 - 15");
+  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kLast})), "- 11 - - 22 - 13 - 22 25 - 15");
+  EXPECT_EQ(tags_of(example_features(ParseMode::kOracle, {SubwordRule::kDelayed})), "- - - 11 - - 22 - 13 22 - -");
   EXPECT_EQ(tags_of(example_features(ParseMode::kNone, {SubwordRule::kAll})), "- - - - - - - - - - - -");
-  // The hexatags that these are.
-  const std::vector<Hexatag> tags = hexatags_of(std::vector<int>{2, 0, 4, 2, 2});
-  EXPECT_EQ(hexatag_text(tags[3]), "R:RL");
 }
 
 TEST(Features, RevealedTagsAreCausalInShapeAndDelayed) {
@@ -111,7 +108,7 @@ TEST(Features, WindowsAreCutOut) {
   const SyntaxFeatures features = example_features(ParseMode::kOracle, {SubwordRule::kFirst});
   std::vector<std::int64_t> tags(4 * 2, 9), sentences(4, 9), links(4 * 4, 9), arcs(4 * 9, 9);
   features.write_tags(8, 4, tags.data());
-  EXPECT_EQ(tags, (std::vector<std::int64_t>{2, 4, 2, 5, 0, 0, 1, 5}));
+  EXPECT_EQ(tags, (std::vector<std::int64_t>{2, 2, 2, 5, 0, 0, 1, 5}));
   features.write_sentences(8, 4, sentences.data());
   EXPECT_EQ(sentences, (std::vector<std::int64_t>{0, 0, -1, 1}));
   // Every link here has an end ahead of the window.

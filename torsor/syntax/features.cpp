@@ -125,8 +125,8 @@ void whole_sentences(const Parse& parse, std::string_view text, std::span<const 
                          (options.rule == SubwordRule::kDelayed && (first || options.repeat));
     if (carries) show(features, t, shown_at(word));
     if (const int head = alignment.token_head[t]; head >= 0) {
-      const auto ends = std::minmax(static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(head));
-      links.push_back({ends.second, {static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(head)}});
+      const auto one = static_cast<std::uint32_t>(t), other = static_cast<std::uint32_t>(head);
+      links.push_back({std::max(one, other), {one, other}});
     }
   }
   if (parse.mode != ParseMode::kNone) store_links(features, std::move(links));
