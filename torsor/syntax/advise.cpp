@@ -24,8 +24,8 @@ Family family_of(const std::string& encoding) {
   if (term.name == "alibi") return Family::kAlibi;
   if (term.name == "sinusoidal" || term.name == "learned") return Family::kAbsolute;
   if (info != nullptr && info->rotary) return Family::kRotary;
-  throw UsageError(str("sipe(...) couples with txl, t5, alibi, rotations and absolute positions, not with '",
-                       term.name, "'"));
+  throw UsageError(
+      str("sipe(...) couples with txl, t5, alibi, rotations and absolute positions, not with '", term.name, "'"));
 }
 
 std::string wrapped(const std::string& encoding, const std::string& keys) {
@@ -34,10 +34,12 @@ std::string wrapped(const std::string& encoding, const std::string& keys) {
 
 void encoder_advice(Family family, const AdviceQuestion& question, Advice& advice) {
   advice.expression = wrapped(question.encoding, "mode=oracle, inject=input");
-  advice.reasons.push_back("an encoder sees both sides anyway: the tags of whole sentences leak nothing, as long as they "
-                           "are withheld at masked words");
+  advice.reasons.push_back(
+      "an encoder sees both sides anyway: the tags of whole sentences leak nothing, as long as they "
+      "are withheld at masked words");
   if (family == Family::kTxl || family == Family::kT5 || family == Family::kAlibi)
-    advice.reasons.push_back(str("relative positions: train ", wrapped(question.encoding, "mode=oracle, inject=attention"),
+    advice.reasons.push_back(str("relative positions: train ",
+                                 wrapped(question.encoding, "mode=oracle, inject=attention"),
                                  " too and keep the better on development data"));
   if (family == Family::kRotary)
     advice.reasons.push_back("rotations stay as they are: the published rotary encoder adds at the input");
@@ -56,32 +58,37 @@ void decoder_advice(Family family, const AdviceQuestion& question, Advice& advic
       break;
     case Family::kAlibi:
       advice.expression = wrapped(question.encoding, mode + ", coupling=bilinear, factor=bounded");
-      advice.reasons.push_back("ALiBi's bias must stay negative: the bounded factor keeps it so, factor=exp as well; an "
-                               "extrapolation");
+      advice.reasons.push_back(
+          "ALiBi's bias must stay negative: the bounded factor keeps it so, factor=exp as well; an "
+          "extrapolation");
       break;
     case Family::kRotary:
       advice.expression = wrapped(question.encoding, mode + ", bound=warp");
-      advice.reasons.push_back("a second rotation by the tags' phase, bounded; an extrapolation. If the perplexity rises: "
-                               "q and k before the rotation, then inject=input");
+      advice.reasons.push_back(
+          "a second rotation by the tags' phase, bounded; an extrapolation. If the perplexity rises: "
+          "q and k before the rotation, then inject=input");
       break;
     case Family::kAbsolute:
     case Family::kNone:
       advice.expression = wrapped(question.encoding, mode + ", inject=input");
-      advice.reasons.push_back("without a relative term the tags are added at the input, the weakest published cell of a "
-                               "decoder");
+      advice.reasons.push_back(
+          "without a relative term the tags are added at the input, the weakest published cell of a "
+          "decoder");
       break;
   }
   advice.reasons.push_back(
-      question.oracle ? "oracle tags tell a decoder about the future: its perplexity is cond_ppl and is compared with "
-                        "nothing"
-                      : "generation and a real perplexity need tags that depend on the words so far alone: a parser that "
-                        "is prefix safe");
+      question.oracle
+          ? "oracle tags tell a decoder about the future: its perplexity is cond_ppl and is compared with "
+            "nothing"
+          : "generation and a real perplexity need tags that depend on the words so far alone: a parser that "
+            "is prefix safe");
 }
 
 void gate_advice(const AdviceQuestion& question, Advice& advice) {
   const GateReport& gate = *question.gate;
   if (!question.encoder && !question.oracle && !gate.parser.prefix_safe)
-    advice.reasons.push_back(str("the parser '", gate.parser.name, "' is not prefix safe: mode incremental refuses it; "
+    advice.reasons.push_back(str("the parser '", gate.parser.name,
+                                 "' is not prefix safe: mode incremental refuses it; "
                                  "train one with --parser incremental"));
   if (gate.parser.scheme != "ud")
     advice.reasons.push_back(str("the parser's heads follow the scheme ", gate.parser.scheme,
@@ -91,7 +98,8 @@ void gate_advice(const AdviceQuestion& question, Advice& advice) {
     for (const DomainGate& one : gate.domains) domains.push_back(one.domain);
   for (const std::string& domain : domains) {
     const GateVerdict verdict = verdict_of(gate, domain);
-    const bool open = verdict == GateVerdict::kPass || (verdict == GateVerdict::kUnverified && question.allow_unverified);
+    const bool open =
+        verdict == GateVerdict::kPass || (verdict == GateVerdict::kUnverified && question.allow_unverified);
     if (verdict == GateVerdict::kUnverified)
       advice.reasons.push_back(str("domain ", domain, " has no gold trees: it is unverified, ",
                                    open ? "used because you allow it, and every report says so"
@@ -110,8 +118,9 @@ void gate_advice(const AdviceQuestion& question, Advice& advice) {
   }
   if (!domains.empty() && advice.closed.size() == domains.size()) {
     advice.expression.clear();
-    advice.reasons.push_back("no domain is open: the model would run without tags, which is the base encoding bit for bit; "
-                             "use a better parser, or gold trees of your domain");
+    advice.reasons.push_back(
+        "no domain is open: the model would run without tags, which is the base encoding bit for bit; "
+        "use a better parser, or gold trees of your domain");
   }
 }
 
@@ -125,8 +134,9 @@ Advice advise(const AdviceQuestion& question) {
   else
     decoder_advice(family, question, advice);
   if (question.pretrained)
-    advice.reasons.push_back("a trained base: start at zero (beta_init=0, the default), train the new tensors alone "
-                             "first, then everything");
+    advice.reasons.push_back(
+        "a trained base: start at zero (beta_init=0, the default), train the new tensors alone "
+        "first, then everything");
   if (question.gate) gate_advice(question, advice);
   if (question.rise) {
     PerplexityGate gate;
@@ -136,8 +146,9 @@ Advice advise(const AdviceQuestion& question) {
     advice.reasons.push_back(text);
     if (verdict != PerplexityGate::Verdict::kFine) {
       advice.stop = verdict == PerplexityGate::Verdict::kStop;
-      advice.reasons.push_back(str(advice.stop ? "the perplexity gate has tripped" : "the perplexity gate warns; a second "
-                                                                                    "rise of 1 % in a row trips it",
+      advice.reasons.push_back(str(advice.stop ? "the perplexity gate has tripped"
+                                               : "the perplexity gate warns; a second "
+                                                 "rise of 1 % in a row trips it",
                                    ". In this order: a smaller beta; coupling=bilinear or factor=exp; fewer domains; "
                                    "inject=input; no syntax"));
     }

@@ -10,11 +10,11 @@
 namespace torsor::syntax {
 
 struct AdviceQuestion {
-  std::string encoding;             ///< of the model as it is ("rope", "alibi", "txl", ...); "" or "none" = no positions
-  bool encoder = false;             ///< reads in both directions
-  bool oracle = false;              ///< neither generation nor a real perplexity is needed
-  bool pretrained = false;          ///< the base has been trained already
-  std::optional<GateReport> gate;   ///< of the parser that is to be used
+  std::string encoding;            ///< of the model as it is ("rope", "alibi", "txl", ...); "" or "none" = no positions
+  bool encoder = false;            ///< reads in both directions
+  bool oracle = false;             ///< neither generation nor a real perplexity is needed
+  bool pretrained = false;         ///< the base has been trained already
+  std::optional<GateReport> gate;  ///< of the parser that is to be used
   std::vector<std::string> domains;  ///< that the model will read; empty = those of the gate
   bool allow_unverified = false;
   std::optional<double> rise;  ///< of the perplexity against the base, where one was measured

@@ -67,9 +67,15 @@ DomainGate judge_domain(const std::string& domain, const std::vector<const Sente
 }
 
 Json domain_to_json(const DomainGate& domain) {
-  return {{"domain", domain.domain},     {"sentences", domain.sentences}, {"words", domain.words},
-          {"unparsed", domain.unparsed}, {"uas", domain.uas},             {"las", domain.las},
-          {"low", domain.low},           {"high", domain.high},           {"verdict", verdict_name(domain.verdict)}};
+  return {{"domain", domain.domain},
+          {"sentences", domain.sentences},
+          {"words", domain.words},
+          {"unparsed", domain.unparsed},
+          {"uas", domain.uas},
+          {"las", domain.las},
+          {"low", domain.low},
+          {"high", domain.high},
+          {"verdict", verdict_name(domain.verdict)}};
 }
 
 DomainGate domain_from_json(const Json& json, const std::string& source) {
@@ -117,7 +123,8 @@ std::string domain_of(const Sentence& sentence, const std::string& otherwise) {
   const std::string id = sentence.comment("sent_id").value_or("");
   const std::string_view prefix = std::string_view(id).substr(0, id.find('-'));
   if (genres.count(prefix) > 0) return std::string(prefix);
-  const bool number = id.size() == 9 && std::all_of(id.begin() + 1, id.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool number =
+      id.size() == 9 && std::all_of(id.begin() + 1, id.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (number && id.front() == 'n') return "news";
   if (number && id.front() == 'w') return "wiki";
   return otherwise;
@@ -194,8 +201,8 @@ GateVerdict verdict_of(const GateReport& report, std::string_view domain) {
 Json gate_to_json(const GateReport& report) {
   const ParserInfo& parser = report.parser;
   Json json;
-  json["parser"] = {{"backend", parser.backend}, {"name", parser.name},
-                    {"version", parser.version}, {"model", parser.model},
+  json["parser"] = {{"backend", parser.backend},           {"name", parser.name},
+                    {"version", parser.version},           {"model", parser.model},
                     {"model_sha256", parser.model_sha256}, {"scheme", parser.scheme},
                     {"prefix_safe", parser.prefix_safe}};
   json["setting"] = report.options.tokens ? "tokens" : "text";

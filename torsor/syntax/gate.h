@@ -38,18 +38,18 @@ struct GateOptions {
 struct DomainGate {
   std::string domain;
   std::size_t sentences = 0, words = 0;  ///< gold
-  std::size_t unparsed = 0;              ///< sentences, or stretches of text, without a parse: their words count as wrong
-  double uas = 0, las = 0;               ///< percent
-  double low = 0, high = 0;              ///< 95 % interval of the UAS: bootstrap over sentences
+  std::size_t unparsed = 0;  ///< sentences, or stretches of text, without a parse: their words count as wrong
+  double uas = 0, las = 0;   ///< percent
+  double low = 0, high = 0;  ///< 95 % interval of the UAS: bootstrap over sentences
   GateVerdict verdict = GateVerdict::kInsufficient;
 };
 
 struct GateReport {
   ParserInfo parser;
   GateOptions options;
-  double seconds = 0;                ///< that the parser took
-  std::vector<DomainGate> domains;   ///< by name
-  DomainGate all;                    ///< of everything; its verdict closes and opens nothing
+  double seconds = 0;               ///< that the parser took
+  std::vector<DomainGate> domains;  ///< by name
+  DomainGate all;                   ///< of everything; its verdict closes and opens nothing
 };
 
 /// The domain in a sentence's sent_id: English EWT's genre ("weblog", "email", "newsgroup", "answers", "reviews"),
