@@ -56,10 +56,16 @@ std::vector<std::string> cut(const Tokenizer& tokenizer, const std::string& text
   return result;
 }
 
+std::vector<std::string> words_of(const std::vector<ReadToken>& tokens) {
+  std::vector<std::string> words;
+  for (const ReadToken& token : tokens) words.insert(words.end(), token.words.begin(), token.words.end());
+  return words;
+}
+
 std::vector<std::string> stream(const Tokenizer& tokenizer, const std::string& text) {
   WordReader reader(std::make_shared<Tokenizer>(tokenizer));
-  std::vector<std::string> words = reader.read(text);
-  for (std::string& word : reader.finish()) words.push_back(word);
+  std::vector<std::string> words = words_of(reader.read(text));
+  for (std::string& word : words_of(reader.finish())) words.push_back(word);
   return words;
 }
 
@@ -115,14 +121,31 @@ TEST(Tokenizer, SurvivesJson) {
 
 TEST(WordReader, GivesWordsWhenTheirEndHasBeenRead) {
   WordReader reader(std::make_shared<Tokenizer>(small_treebank()));
-  EXPECT_TRUE(reader.read("The U.S").size() == 1);
+  const std::vector<ReadToken> first = reader.read("The U.S");
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].form, "The");
+  EXPECT_EQ(first[0].begin, 0u);
+  EXPECT_EQ(first[0].end, 3u);
+  EXPECT_EQ(first[0].known, 4u);  // the blank told
   EXPECT_TRUE(reader.read(".").empty());
-  EXPECT_EQ(reader.read(" "), std::vector<std::string>{"U.S."});
+  EXPECT_EQ(words_of(reader.read(" ")), std::vector<std::string>{"U.S."});
   EXPECT_TRUE(reader.read("isn't").empty());
-  EXPECT_EQ(reader.read(" left"), (std::vector<std::string>{"is", "n't"}));
-  EXPECT_EQ(reader.read("."), std::vector<std::string>{"left"});
-  EXPECT_EQ(reader.finish(), std::vector<std::string>{"."});
+  const std::vector<ReadToken> opened = reader.read(" left");
+  EXPECT_EQ(words_of(opened), (std::vector<std::string>{"is", "n't"}));
+  EXPECT_EQ(opened[0].form, "isn't");
+  EXPECT_EQ(words_of(reader.read(".")), std::vector<std::string>{"left"});
+  const std::vector<ReadToken> last = reader.finish();
+  EXPECT_EQ(words_of(last), std::vector<std::string>{"."});
+  EXPECT_EQ(last[0].end, 19u);
+  EXPECT_EQ(last[0].known, 20u);  // one more than there are: the end told
   EXPECT_TRUE(reader.finish().empty());
+}
+
+TEST(WordReader, NoticesBlankLines) {
+  WordReader reader(std::make_shared<Tokenizer>(small_treebank()));
+  std::vector<ReadToken> tokens = reader.read("a b\nc \n\t\nd\r\n\r\ne ");
+  ASSERT_EQ(tokens.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(tokens[i].after_blank_line, i >= 3) << i;
 }
 
 // However the bytes are cut, and whatever follows, the words are the same.
@@ -134,14 +157,12 @@ TEST(WordReader, DependsOnNoLaterByteAndOnNoCut) {
   EXPECT_GE(whole.size(), 12u);
   for (std::size_t at = 0; at <= text.size(); ++at) {
     WordReader first(shared);
-    std::vector<std::string> words = first.read(text.substr(0, at));
-    WordReader other = first;
+    std::vector<std::string> words = words_of(first.read(text.substr(0, at)));
     ASSERT_LE(words.size(), whole.size());
     EXPECT_TRUE(std::equal(words.begin(), words.end(), whole.begin())) << at;
-    for (std::string& word : first.read(text.substr(at))) words.push_back(word);
-    for (std::string& word : first.finish()) words.push_back(word);
+    for (std::string& word : words_of(first.read(text.substr(at)))) words.push_back(word);
+    for (std::string& word : words_of(first.finish())) words.push_back(word);
     EXPECT_EQ(words, whole) << at;
-    other.read("zzz. zzz");  // another future: what came out before stays out
   }
 }
 

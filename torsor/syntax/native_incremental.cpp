@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kNever = -1e9;  // finite, so that a softmax over nothing else exists
 constexpr std::int64_t kIgnored = -100;
+constexpr std::int64_t kReadingWords = 4000;  // of a batch when parsing: small enough to stay in the caches
 constexpr std::int64_t kDistances = 8, kDepths = 6, kKnown = 16;
 
 /// Arms of a distance in words: 1, 2, 3, 4-6, 7-10, more; 0 = no word there, 7 = the root.
@@ -22,6 +23,11 @@ std::int64_t distance_bucket(const ArcEager& state) {
   if (state.top() == 0) return 7;
   const int distance = state.front() - state.top();
   return distance <= 3 ? distance : distance <= 6 ? 4 : distance <= 10 ? 5 : 6;
+}
+
+template <std::size_t N>
+at::Tensor row_of(const std::array<std::int16_t, N>& values) {
+  return at::tensor(std::vector<std::int64_t>(values.begin(), values.end()), at::kLong);
 }
 
 IncrementalSizes sizes_of(const NativeModel& model) {
@@ -199,6 +205,32 @@ IncrementalNetwork::State IncrementalNetwork::start() const {
   return state;
 }
 
+std::optional<WordArc> IncrementalNetwork::take_best(ArcEager& transitions, std::uint8_t allowed, const float* actions,
+                                                     const float* labels) const {
+  int best = static_cast<int>(Action::kShift);  // always possible
+  for (int action = 0; action < kActions; ++action)
+    if (allowed >> action & 1 && actions[action] > actions[best]) best = action;
+  const auto action = static_cast<Action>(best);
+  if (action == Action::kReduce || action == Action::kShift) {
+    transitions.take(action);
+    return std::nullopt;
+  }
+  const Names& relations = vocabulary_->relations();
+  const bool left = action == Action::kLeftArc;
+  WordArc arc{left ? transitions.top() : transitions.front(), left ? transitions.front() : transitions.top(), "root"};
+  const std::int64_t root = relations.find("root", -1);
+  std::int64_t label = root;
+  if (arc.head != 0) {
+    const float* scores = labels + (left ? 0 : relations.size());
+    label = root == 0 && relations.size() > 1 ? 1 : 0;
+    for (std::int64_t one = 0; one < relations.size(); ++one)
+      if (one != root && scores[one] > scores[label]) label = one;
+    arc.relation = relations[label];
+  }
+  transitions.take(action, static_cast<int>(label));
+  return arc;
+}
+
 WordStep IncrementalNetwork::read(State& state, const std::string& form) const {
   const at::NoGradGuard no_grad;
   const std::vector<std::string> forms = {form};
@@ -209,39 +241,17 @@ WordStep IncrementalNetwork::read(State& state, const std::string& form) const {
   }
   state.places = at::cat({state.places, project(x.unsqueeze(0))});
 
-  const Names& relations = vocabulary_->relations();
   WordStep step;
   ArcEager& transitions = state.transitions;
   transitions.read();
   while (transitions.waiting()) {
-    const TransitionFeatures features(transitions, relations.size());
-    const std::vector<std::int64_t> slots(features.words.begin(), features.words.end());
-    const std::vector<std::int64_t> facts(features.facts.begin(), features.facts.end());
+    const TransitionFeatures features(transitions, vocabulary_->relations().size());
     const auto [action_scores, label_scores] =
-        classify(state.places, at::tensor(slots, at::kLong).unsqueeze(0), at::tensor(facts, at::kLong).unsqueeze(0));
-    const at::Tensor scores = action_scores.contiguous();
-    const float* score = scores.const_data_ptr<float>();
-    int best = static_cast<int>(Action::kShift);
-    for (int action = 0; action < kActions; ++action)
-      if (features.allowed >> action & 1 && score[action] > score[best]) best = action;
-    const auto action = static_cast<Action>(best);
-    const bool left = action == Action::kLeftArc, right = action == Action::kRightArc;
-    std::int64_t label = -1;
-    if (left || right) {
-      WordArc arc{left ? transitions.top() : transitions.front(), left ? transitions.front() : transitions.top(),
-                  "root"};
-      const std::int64_t root = relations.find("root", -1);
-      if (arc.head == 0) {
-        label = root;
-      } else {
-        at::Tensor half = label_scores[0].narrow(0, left ? 0 : relations.size(), relations.size()).clone();
-        if (root >= 0) half[root].fill_(kNever);
-        label = half.argmax().item<std::int64_t>();
-        arc.relation = relations[label];
-      }
-      step.arcs.push_back(std::move(arc));
-    }
-    transitions.take(action, static_cast<int>(label));
+        classify(state.places, row_of(features.words).unsqueeze(0), row_of(features.facts).unsqueeze(0));
+    const at::Tensor actions = action_scores.contiguous(), labels = label_scores.contiguous();
+    if (auto arc =
+            take_best(transitions, features.allowed, actions.const_data_ptr<float>(), labels.const_data_ptr<float>()))
+      step.arcs.push_back(std::move(*arc));
   }
   step.tag = transitions.tag();
   const at::Tensor end = end_(x).contiguous();
@@ -256,24 +266,79 @@ std::pair<std::string, std::string> IncrementalNetwork::tags(const State& state)
           vocabulary_->xpos()[xpos_(x).argmax().item<std::int64_t>()]};
 }
 
-TaggedTree IncrementalNetwork::parse(const std::vector<std::string>& forms) const {
-  TaggedTree tagged;
-  if (forms.empty()) return tagged;
-  State state = start();
-  tagged.tree.words = forms;
-  tagged.tree.heads.assign(forms.size(), kNoHead);
-  tagged.tree.relations.assign(forms.size(), "dep");
-  for (const std::string& form : forms) {
-    for (const WordArc& arc : read(state, form).arcs) {
-      tagged.tree.heads[static_cast<std::size_t>(arc.dependent) - 1] = arc.head;
-      tagged.tree.relations[static_cast<std::size_t>(arc.dependent) - 1] = arc.relation;
+void IncrementalNetwork::parse_batch(const std::vector<std::vector<std::string>>& sentences,
+                                     const std::vector<std::size_t>& chosen, std::vector<TaggedTree>& trees) const {
+  std::vector<const std::vector<std::string>*> forms;
+  for (const std::size_t i : chosen) forms.push_back(&sentences[i]);
+  const WordBatch batch = encoder_.batch(forms, /*root=*/false, nullptr);
+  const std::int64_t length = batch.words.size(1), relations = vocabulary_->relations().size();
+  at::Tensor x = encoder_(batch);
+  for (const Lstm& layer : layers_) x = layer(x);
+  const at::Tensor places = project(at::cat({no_word_, x.flatten(0, 1)}));
+  const at::Tensor upos_ids = upos_(x).argmax(2), xpos_ids = xpos_(x).argmax(2);
+  const auto upos = upos_ids.accessor<std::int64_t, 2>(), xpos = xpos_ids.accessor<std::int64_t, 2>();
+
+  std::vector<ArcEager> states(chosen.size());
+  for (std::size_t word = 0; word < static_cast<std::size_t>(length); ++word) {
+    std::vector<std::size_t> waiting;
+    for (std::size_t row = 0; row < chosen.size(); ++row) {
+      if (word >= forms[row]->size()) continue;
+      states[row].read();
+      waiting.push_back(row);
     }
-    auto [upos, xpos] = tags(state);
-    tagged.upos.push_back(std::move(upos));
-    tagged.xpos.push_back(std::move(xpos));
+    while (!waiting.empty()) {
+      std::vector<TransitionFeatures> features;
+      std::vector<std::int64_t> slots, facts;
+      for (const std::size_t row : waiting) {
+        features.emplace_back(states[row], relations);
+        for (const std::int16_t place : features.back().words)
+          slots.push_back(place < 2 ? place : place + static_cast<std::int64_t>(row) * length);
+        facts.insert(facts.end(), features.back().facts.begin(), features.back().facts.end());
+      }
+      const auto count = static_cast<std::int64_t>(waiting.size());
+      const auto [action_scores, label_scores] = classify(places, at::tensor(slots, at::kLong).view({count, -1}),
+                                                          at::tensor(facts, at::kLong).view({count, -1}));
+      const at::Tensor actions = action_scores.contiguous(), labels = label_scores.contiguous();
+      std::vector<std::size_t> still;
+      for (std::size_t i = 0; i < waiting.size(); ++i) {
+        const std::size_t row = waiting[i];
+        TaggedTree& tagged = trees[chosen[row]];
+        const auto at = static_cast<std::int64_t>(i);
+        if (const auto arc =
+                take_best(states[row], features[i].allowed, actions.const_data_ptr<float>() + at * kActions,
+                          labels.const_data_ptr<float>() + at * 2 * relations)) {
+          tagged.tree.heads[static_cast<std::size_t>(arc->dependent) - 1] = arc->head;
+          tagged.tree.relations[static_cast<std::size_t>(arc->dependent) - 1] = arc->relation;
+        }
+        if (states[row].waiting()) still.push_back(row);
+      }
+      waiting = std::move(still);
+    }
   }
-  repair(tagged.tree.heads, tagged.tree.relations);
-  return tagged;
+  for (std::size_t row = 0; row < chosen.size(); ++row) {
+    TaggedTree& tagged = trees[chosen[row]];
+    for (std::size_t word = 0; word < forms[row]->size(); ++word) {
+      const auto r = static_cast<std::int64_t>(row), w = static_cast<std::int64_t>(word);
+      tagged.upos.push_back(vocabulary_->upos()[upos[r][w]]);
+      tagged.xpos.push_back(vocabulary_->xpos()[xpos[r][w]]);
+    }
+  }
+}
+
+std::vector<TaggedTree> IncrementalNetwork::parse(const std::vector<std::vector<std::string>>& sentences) const {
+  const at::NoGradGuard no_grad;
+  std::vector<TaggedTree> trees(sentences.size());
+  std::vector<std::size_t> lengths;
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    trees[i].tree.words = sentences[i];
+    trees[i].tree.heads.assign(sentences[i].size(), kNoHead);
+    trees[i].tree.relations.assign(sentences[i].size(), "dep");
+    lengths.push_back(sentences[i].size() + 1);
+  }
+  for (const auto& chosen : reading_batches(lengths, kReadingWords)) parse_batch(sentences, chosen, trees);
+  for (TaggedTree& tagged : trees)
+    if (tagged.tree.size() > 0) repair(tagged.tree.heads, tagged.tree.relations);
+  return trees;
 }
 
 std::shared_ptr<const IncrementalNetwork> train_incremental(const std::vector<TaggedTree>& trees,
@@ -288,11 +353,7 @@ std::shared_ptr<const IncrementalNetwork> train_incremental(const std::vector<Ta
   const auto loss = [&](const std::vector<std::size_t>& chosen, Random& drops) {
     return network->loss(examples, chosen, training.dropout, drops);
   };
-  const auto parse = [&](const std::vector<std::vector<std::string>>& sentences) {
-    std::vector<TaggedTree> parsed;
-    for (const auto& forms : sentences) parsed.push_back(network->parse(forms));
-    return parsed;
-  };
+  const auto parse = [&](const std::vector<std::vector<std::string>>& sentences) { return network->parse(sentences); };
   run_native_training({"incremental", network->sizes_to_json(), vocabulary->to_json(), tokenizer}, trees, development,
                       network->weights(), training, loss, parse);
   return network;
@@ -313,11 +374,14 @@ WordStep NativeWordParser::read(const std::string& form) {
   WordStep step = network_->read(state_, form);
   history_.push_back(form);
   if (history_.size() - starts_.back() >= most_words_) step.sentence_end = true;
-  if (step.sentence_end) {
-    state_ = network_->start();
-    starts_.push_back(history_.size());
-  }
+  if (step.sentence_end) end_sentence();
   return step;
+}
+
+void NativeWordParser::end_sentence() {
+  if (history_.size() == starts_.back()) return;
+  state_ = network_->start();
+  starts_.push_back(history_.size());
 }
 
 void NativeWordParser::roll_back(std::size_t words) {

@@ -28,6 +28,11 @@ void append_words(std::string_view text, bool blanks, std::string& result) {
 
 }  // namespace
 
+BackendId backend_id(const ParserInfo& info) {
+  return {info.backend == "native" || info.backend == "process" ? info.backend + ":" + info.name : info.backend,
+          info.version, info.model_sha256, info.scheme, info.prefix_safe};
+}
+
 Sentence bare_sentence(const std::vector<std::string>& forms) {
   Sentence sentence;
   std::string text;

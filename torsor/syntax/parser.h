@@ -9,8 +9,11 @@
 
 #include "torsor/syntax/arc_eager.h"
 #include "torsor/syntax/conllu.h"
+#include "torsor/syntax/parse.h"
 
 namespace torsor::syntax {
+
+class Tokenizer;
 
 /// What a parser says of itself; goes into reports and the names of cached parses.
 struct ParserInfo {
@@ -22,6 +25,9 @@ struct ParserInfo {
   std::string scheme = "ud";  ///< what its heads mean: "ud", "clear" (ClearNLP's labels), "ptb-heads" (function heads)
   bool prefix_safe = false;   ///< reads words from left to right and never takes back: word_parser() answers
 };
+
+/// The part that stands in parses.
+BackendId backend_id(const ParserInfo& info);
 
 /// A sentence as a parser left it.
 struct ParsedSentence {
@@ -57,6 +63,8 @@ class WordParser {
   virtual void reset() = 0;
   /// Reads the next word. Throws Error when the parser fails; it must be reset then.
   virtual WordStep read(const std::string& form) = 0;
+  /// The text itself says that the present sentence ends here (a blank line). Nothing when none has begun.
+  virtual void end_sentence() = 0;
   /// Words read since the reset.
   virtual std::size_t words() const = 0;
   /// Goes back to when `words` words had been read. Throws Error when there were fewer.
@@ -81,6 +89,9 @@ class Parser {
 
   /// A reader word by word; null unless info().prefix_safe. It may outlive the parser.
   virtual std::unique_ptr<WordParser> word_parser() { return nullptr; }
+
+  /// What cuts raw text into words for word_parser(), learned from the same treebank; null where there is none.
+  virtual std::shared_ptr<const Tokenizer> tokenizer() const { return nullptr; }
 };
 
 /// A sentence of forms without anything else, the text spelled with single spaces.

@@ -1,5 +1,6 @@
 #include "torsor/syntax/parser_process.h"
 
+#include <set>
 #include <utility>
 
 #include "torsor/base/error.h"
@@ -46,6 +47,15 @@ class ProcessWordParser final : public WordParser {
 
   void reset() override {
     history_.clear();
+    ends_.clear();
+    in_sentence_ = 0;
+    child_->send(reset_request());
+  }
+
+  // The protocol has no word for it: a reset has the same effect on what follows.
+  void end_sentence() override {
+    if (in_sentence_ == 0) return;
+    ends_.insert(history_.size());
     in_sentence_ = 0;
     child_->send(reset_request());
   }
@@ -70,21 +80,30 @@ class ProcessWordParser final : public WordParser {
     if (words > history_.size())
       throw Error(str("roll_back: expected at most ", history_.size(), " words, got ", words));
     const std::vector<std::string> kept(history_.begin(), history_.begin() + static_cast<std::ptrdiff_t>(words));
+    const std::set<std::size_t> ends = ends_;
     reset();
-    for (const std::string& form : kept) read(form);
+    replay(kept, ends);
   }
 
   std::unique_ptr<WordParser> fork() const override {
     auto copy = std::make_unique<ProcessWordParser>(options_);
-    for (const std::string& form : history_) copy->read(form);
+    copy->replay(history_, ends_);
     return copy;
   }
 
  private:
+  void replay(const std::vector<std::string>& forms, const std::set<std::size_t>& ends) {
+    for (const std::string& form : forms) {
+      read(form);
+      if (ends.count(history_.size()) > 0) end_sentence();
+    }
+  }
+
   ProcessOptions options_;
   std::unique_ptr<ChildProcess> child_;
   std::vector<std::string> history_;
-  int in_sentence_ = 0;  // words of the present sentence
+  std::set<std::size_t> ends_;  // words read when the text ended a sentence
+  int in_sentence_ = 0;         // words of the present sentence
 };
 
 }  // namespace

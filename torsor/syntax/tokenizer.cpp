@@ -5,6 +5,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/base/utf8.h"
+#include "torsor/syntax/parse.h"
 #include "torsor/syntax/parser.h"
 
 namespace torsor::syntax {
@@ -165,15 +166,8 @@ void for_stretches(std::string_view text, Visit visit) {
 
 std::string raw_text(const std::vector<Sentence>& sentences) {
   std::string text;
-  bool space = false;
-  for (const Sentence& sentence : sentences) {
-    const bool fresh = sentence.comment("newpar") || sentence.comment("newpar id") || sentence.comment("newdoc") ||
-                       sentence.comment("newdoc id");
-    if (!text.empty()) text += fresh ? "\n\n" : space ? " " : "";
-    text += text_of(sentence);
-    const auto tokens = surface_tokens(sentence);
-    space = tokens.empty() || space_after(tokens.back().misc);
-  }
+  for (const TreebankText& document : treebank_texts({.sentences = sentences, .skipped = {}}, ""))
+    text += (text.empty() ? "" : "\n\n") + document.text;
   return text.empty() ? text : text + "\n";
 }
 
@@ -390,34 +384,57 @@ Tokenizer Tokenizer::from_json(const Json& json, const std::string& source) {
   return tokenizer;
 }
 
-std::vector<std::string> WordReader::read(std::string_view bytes) {
-  std::vector<std::string> words;
+std::vector<ReadToken> WordReader::read(std::string_view bytes) {
+  std::vector<ReadToken> tokens;
   for (const char byte : bytes) {
     pending_ += byte;
+    ++read_;
     const CodePoint one = decode_utf8(pending_, 0);
     // A cut sequence may still grow; four bytes never do.
     const auto lead = static_cast<unsigned char>(pending_.front());
     const std::size_t expected = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
     if (!one.valid && pending_.size() < expected && one.size == pending_.size()) continue;
-    if (tokenizer_->ends_before(token_, one.value)) close(words);
-    if (!is_blank(one.value)) token_ += pending_;
+    if (tokenizer_->ends_before(token_, one.value)) close(tokens);
+    if (!is_blank(one.value)) {
+      if (token_.empty()) begin_ = read_ - pending_.size();
+      blank_line_ = blank_line_ || newlines_ > 1;
+      newlines_ = 0;
+      token_ += pending_;
+    } else if (one.value == '\n') {
+      ++newlines_;
+    }
     pending_.clear();
   }
-  return words;
+  return tokens;
 }
 
-std::vector<std::string> WordReader::finish() {
-  std::vector<std::string> words;
+std::vector<ReadToken> WordReader::finish() {
+  std::vector<ReadToken> tokens;
+  if (token_.empty() && !pending_.empty()) begin_ = read_ - pending_.size();
   token_ += pending_;
   pending_.clear();
-  close(words);
-  return words;
+  ++read_;  // the end counts as a byte: nothing before it told that the token was whole
+  close(tokens);
+  --read_;
+  return tokens;
 }
 
-void WordReader::close(std::vector<std::string>& words) {
+void WordReader::close(std::vector<ReadToken>& tokens) {
   if (token_.empty()) return;
-  for (std::string& word : tokenizer_->words_of(token_)) words.push_back(std::move(word));
+  ReadToken token;
+  token.words = tokenizer_->words_of(token_);
+  std::string spelled;
+  for (const std::string& word : token.words) spelled += word;
+  // Members that do not spell the token have no bytes of their own.
+  if (spelled != token_) token.words = {token_};
+  token.begin = begin_;
+  token.end = begin_ + token_.size();
+  token.known = read_;
+  token.after_blank_line = blank_line_;
+  token.form = std::move(token_);
+  tokens.push_back(std::move(token));
   token_.clear();
+  blank_line_ = false;
 }
 
 }  // namespace torsor::syntax

@@ -15,8 +15,7 @@
 
 namespace torsor::syntax {
 
-/// The raw text that sentences were taken from: their "# text" (or what their tokens spell) with a single space between
-/// them, none where the last token says SpaceAfter=No, and a blank line before "# newpar" and "# newdoc".
+/// The raw text of a treebank: its documents (treebank_texts) with a blank line between them.
 std::string raw_text(const std::vector<Sentence>& sentences);
 
 /// Cuts text. Tokens never hold white space and sentences end at blank lines; between two characters of a stretch
@@ -58,23 +57,35 @@ class Tokenizer {
   std::vector<std::string> endings_;                            ///< lower case, longest first
 };
 
-/// Words as the bytes of a text arrive: a word comes out when the byte that ends it has been read, and no later byte
-/// changes it.
+/// A surface token as it was read.
+struct ReadToken {
+  std::string form;
+  std::vector<std::string> words;  ///< itself, or the members of a multiword token, which spell it
+  std::size_t begin = 0, end = 0;  ///< bytes since the start
+  std::size_t known = 0;           ///< bytes that had been read when it was whole; one more than all at the text's end
+  bool after_blank_line = false;   ///< a blank line stands before it
+};
+
+/// Tokens as the bytes of a text arrive: a token comes out when the byte that ends it has been read, and no later byte
+/// changes it. Copies go on independently.
 class WordReader {
  public:
   explicit WordReader(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  /// The words that end with these bytes; a code point may come in pieces.
-  std::vector<std::string> read(std::string_view bytes);
-  /// The words that the end of the text ends.
-  std::vector<std::string> finish();
+  /// The tokens that end with these bytes; a code point may come in pieces.
+  std::vector<ReadToken> read(std::string_view bytes);
+  /// The token that the end of the text ends, if any.
+  std::vector<ReadToken> finish();
 
  private:
-  void close(std::vector<std::string>& words);
+  void close(std::vector<ReadToken>& tokens);
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string token_;    // of which nothing has come out
   std::string pending_;  // bytes of an unfinished code point
+  std::size_t read_ = 0, begin_ = 0;
+  int newlines_ = 0;  // since the last token
+  bool blank_line_ = false;
 };
 
 }  // namespace torsor::syntax
