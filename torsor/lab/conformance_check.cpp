@@ -160,7 +160,7 @@ class ThroughCache {
       const Attended one = as_they_come ? arrive_and_attend(first, n) : read(first, n);
       out.push_back(one.out);
       lse.push_back(one.lse);
-      if (one.averages.defined()) carried.push_back(one.averages);
+      if (one.averages.defined() && traits_.carries) carried.push_back(one.averages);
     }
     if (queries == 0)
       return {{"out", at::zeros({q_.size(0), q_.size(1), 0, v_.size(3)}, q_.options())},
@@ -347,8 +347,10 @@ NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at
   NamedTensors outputs;
   outputs["out"] = attended.out.detach();
   outputs["lse"] = attended.lse.detach();
-  if (attended.averages.defined()) outputs["carried"] = attended.averages.detach();
   const std::shared_ptr<const Encoding> own = encoding.at_layer(c.layer);
+  // Averages that have become a part of the output are nobody else's.
+  if (attended.averages.defined() && (own ? *own : encoding).traits().carries)
+    outputs["carried"] = attended.averages.detach();
   if (const at::Tensor state = next_state(c, own ? *own : encoding, options, attended.averages, dtype); state.defined())
     outputs["state"] = state.detach();
   if (const at::Tensor embedding = embedding_of(c, encoding, options.parameters, dtype); embedding.defined())

@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "torsor/encoding/syntax/sipe.h"
+#include "torsor/encoding/syntax/sample.h"
 #include "torsor/lab/law_measures.h"
 #include "torsor/model/fused.h"
 
@@ -87,29 +87,9 @@ ConformanceCase Tester::attention_case(std::int64_t batch, std::int64_t tokens) 
   return c;
 }
 
-/// Syntax of tokens whose arcs lead back to tokens of the same row.
 NamedTensors Tester::drawn_inputs(std::int64_t batch, std::int64_t tokens) {
-  NamedTensors named;
-  const auto below = [&](const std::vector<std::int64_t>& shape, std::int64_t end) {
-    const at::Tensor tensor = at::empty(shape, at::kDouble);
-    double* values = tensor.data_ptr<double>();
-    for (std::int64_t i = 0; i < tensor.numel(); ++i)
-      values[i] = std::floor(random.uniform() * static_cast<double>(end));
-    return tensor;
-  };
-  for (const std::string& name : whole->inputs()) {
-    if (name == kSyntaxTags) {
-      named[name] = at::stack({below({batch, tokens}, 3), below({batch, tokens}, 6)}, 2);
-    } else if (name == kSyntaxVectors) {
-      named[name] = normal({batch, tokens, kSyntaxVectorWidth}) * below({batch, tokens, 1}, 3).clamp_max(1);
-    } else if (name == kSyntaxSentences) {
-      named[name] = below({batch, tokens}, 3).div(2).floor().cumsum(1);
-    } else {
-      const at::Tensor reach = at::arange(tokens, at::kDouble).clamp_max(5).view({1, tokens, 1});
-      named[name] =
-          at::stack({at::zeros({batch, tokens, 1}, at::kDouble), at::minimum(below({batch, tokens, 1}, 6), reach)}, 3);
-    }
-  }
+  NamedTensors named = sample_syntax(whole->inputs(), batch, tokens, random);
+  for (auto& [name, tensor] : named) tensor = tensor.to(at::kDouble);  // as a file's tensors are
   return named;
 }
 
