@@ -405,6 +405,15 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   EXPECT_EQ(catalogue_entry("tape")["cache"]["kept"], Json::array({"tape.state"}));
   EXPECT_EQ(catalogue_entry("tape")["takes"], "one rotary encoding");
   EXPECT_EQ(catalogue_entry("yarn")["takes"], "one rotary encoding");
+  // What stands inside decides which tensors there are: a term and a rotation are tried.
+  EXPECT_TRUE(catalogue_entry("sipe")["takes"].get<std::string>().starts_with("one of none, sinusoidal"));
+  EXPECT_EQ(tensors("sipe").at("sipe.tau")["shape"], Json::array({2, "C"}));
+  EXPECT_TRUE(tensors("sipe").at("sipe.tau")["shared_by_layers"]);
+  EXPECT_EQ(tensors("sipe").at("sipe.w_e")["shape"], Json::array({"H", "D", "C"}));
+  EXPECT_EQ(tensors("sipe").at("sipe.w_e")["with"], "coupling=tag_align or additive");
+  EXPECT_EQ(tensors("sipe").at("sipe.w_phi")["shape"], Json::array({"D/2", "C"}));
+  EXPECT_EQ(tensors("sipe").at("sipe.w_input")["with"], "prior=fsyn, inject=input or joint");
+  EXPECT_EQ(catalogue_entry("sipe")["cache"]["kept"], Json::array({"sipe.tag", "sipe.sentence"}));
   EXPECT_EQ(catalogue_entry("dynamic")["cache"]["keys"], "unmoved, moved at each read");
   EXPECT_EQ(catalogue_entry("rope")["cache"]["keys"], "as moved at arrival");
   EXPECT_NE(catalogue_entry("cope")["cache"]["evict"], "exact");

@@ -5,6 +5,7 @@
 
 #include "tests/base/test_folder.h"
 #include "torsor/base/random.h"
+#include "torsor/encoding/syntax/sample.h"
 #include "torsor/model/checkpoint.h"
 #include "torsor/model/convert.h"
 
@@ -62,6 +63,8 @@ at::Tensor logits_of(const Decoder& model) {
     batch.positions = at::arange(kTokens, at::kDouble).view({1, kTokens, 1}).repeat({2, 1, axes});
     batch.positions.select(2, axes - 1).copy_(at::arange(kTokens, at::kDouble).mul(5).fmod(7));
   }
+  Random random(9);
+  batch.named = sample_syntax(model.encoding().inputs(), 2, kTokens, random);
   return model.logits(model.hidden(batch));
 }
 
@@ -330,6 +333,32 @@ TEST(Convert, StatesThatGoFromLayerToLayer) {
   expect_refusal("tape(rope)", "rope", "position states move");
   expect_refusal("tape(rope)", "tape(rope, post=headmix)", "position states move");
   expect_refusal("tape(rope, control=mixing)", "tape(rope(layout=interleaved), control=mixing)", "another order");
+}
+
+TEST(Convert, SyntaxStandsAroundATermAndStartsAsIt) {
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"rope", "sipe(rope)"},
+           {"rope(learn=true)", "sipe(rope(learn=true), coupling=bias)"},
+           {"txl", "sipe(txl, mode=oracle)"},
+           {"alibi(learn=true)", "sipe(alibi(learn=true), prior=fsyn, beta_init=0.1)"},
+           {"rope + t5", "sipe(rope, coupling=prerot) + sipe(t5)"}}) {
+    const Decoder model = trained_model(from);
+    const Converted converted = convert_model(model, to);
+    EXPECT_TRUE(at::equal(logits_of(model), logits_of(converted.model))) << to;
+    EXPECT_EQ(converted.difference.worst, 0) << to;
+    bool drawn = false;
+    for (const ModelParameter& parameter : converted.model.parameters())
+      drawn = drawn ||
+              (parameter.name.find("sipe") != std::string::npos && parameter.tensor.abs().max().item<double>() > 0);
+    EXPECT_TRUE(drawn) << to;  // it can learn
+    const Decoder again = convert_model(converted.model, to).model;
+    EXPECT_TRUE(at::equal(logits_of(again), logits_of(converted.model))) << to;
+  }
+  expect_refusal("sipe(rope)", "rope", "stays it");
+  expect_refusal("rope", "sipe(alibi)", "stays it");
+  expect_refusal("sipe(rope)", "sipe(rope(layout=interleaved))", "stays it");
+  expect_refusal("rope", "sipe(rope, start=random, beta_init=0.1)", "does not start as");
+  expect_refusal("rope", "sipe(rope, inject=joint)", "does not start as");
 }
 
 TEST(Convert, LeavesTheModelAlone) {

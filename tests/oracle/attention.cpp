@@ -8,6 +8,7 @@
 #include "tests/oracle/gates.h"
 #include "tests/oracle/rotary.h"
 #include "tests/oracle/state.h"
+#include "tests/oracle/syntax.h"
 #include "tests/oracle/turns.h"
 
 namespace oracle {
@@ -54,7 +55,15 @@ struct Head {
   const Part* grape_m = nullptr;
   const Part* cope = nullptr;
   const PositionState* state = nullptr;
+  std::vector<Syntax> syntax;  ///< of the parts that stand in a sipe
   double scale = 1.0;
+
+  const Syntax* syntax_of(const Part* part) const {
+    for (const Syntax& one : syntax) {
+      if (one.part().term == part->term) return &one;
+    }
+    return nullptr;
+  }
 };
 
 Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& parameters, const PositionState* state,
@@ -66,6 +75,8 @@ Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& 
   for (const Part& part : parts) {
     if (!part.covers(number)) continue;
     head.parts.push_back(&part);
+    if (part.syntax != nullptr) head.syntax.emplace_back(part, c, parameters);
+    if (part.syntax != nullptr && part.term->name == "grape-m") throw Unsupported("sipe(grape-m) is not computed here");
     if (is_rotary(part.term->name)) {
       head.rotaries.emplace_back(part, c.head_dim(), parameters);
       head.rotary_parts.push_back(&part);
@@ -101,7 +112,7 @@ Head make_head(const Case& c, const std::vector<Part>& parts, const Parameters& 
 /// The product of q and k after their moves; `frequencies` has one list a rotary.
 Var moved_product(const Head& head, const std::vector<Var>& q, const std::vector<Var>& k,
                   const std::vector<std::vector<Var>>& frequencies, const std::vector<double>& position_q,
-                  const std::vector<double>& position_k) {
+                  const std::vector<double>& position_k, const std::vector<Var>& stretch) {
   std::vector<bool> turned(q.size(), false);
   Var product = 0.0;
   for (std::size_t r = 0; r < head.rotaries.size(); ++r) {
@@ -111,7 +122,12 @@ Var moved_product(const Head& head, const std::vector<Var>& q, const std::vector
         turned[static_cast<std::size_t>(channel)] = true;
       }
     }
-    product += head.rotaries[r].product(q, k, frequencies[r], position_q, position_k);
+    // A stretched pair turns by angles as large as the distance times its factor.
+    std::vector<Var> turned_by = frequencies[r];
+    for (Var& frequency : turned_by) {
+      if (!stretch.empty()) frequency = frequency * stretch[r];
+    }
+    product += head.rotaries[r].product(q, k, turned_by, position_q, position_k);
   }
   for (std::size_t d = 0; d < q.size(); ++d) {
     if (!turned[d]) product += q[d] * k[d];
@@ -174,6 +190,9 @@ std::vector<Var> logits_of_query(const Head& head, const Parameters& parameters,
       q_moved[static_cast<std::size_t>(d)] += u.at(head.number - head.txl->first_head, d);
     }
   }
+  for (const Syntax& syntax : head.syntax) {
+    if (syntax.moves()) q_moved = syntax.moved(tokens, tokens.own, true, q_moved);
+  }
   const std::vector<double> position_q = position_of(c.positions_q, b, i);
   double factor = 1.0;
   for (const Part* part : head.parts) factor *= query_factor(*part->term, position_q[0]);
@@ -190,17 +209,35 @@ std::vector<Var> logits_of_query(const Head& head, const Parameters& parameters,
   std::vector<Var> logits;
   for (int j : seen) {
     const std::vector<double> position_k = position_of(c.positions_k, b, j);
-    const std::vector<Var> key = row_of(k, b, head.key_head, j);
-    const Var product = !products.empty() ? products[logits.size()]
-                                          : moved_product(head, q_moved, key, frequencies, position_q, position_k);
+    std::vector<Var> key = row_of(k, b, head.key_head, j);
+    std::vector<Var> stretch;
+    for (std::size_t r = 0; r < head.rotaries.size(); ++r) {
+      const Syntax* syntax = head.syntax_of(head.rotary_parts[r]);
+      stretch.push_back(syntax != nullptr && syntax->coupling() == "pair" ? syntax->factor(tokens, j, q_plain)
+                                                                          : Var(1.0));
+    }
+    for (const Syntax& syntax : head.syntax) {
+      if (syntax.moves()) key = syntax.moved(tokens, j, false, key);
+    }
+    const Var product = !products.empty()
+                            ? products[logits.size()]
+                            : moved_product(head, q_moved, key, frequencies, position_q, position_k, stretch);
     Var logit = product * (head.scale * factor);
+    const auto syntax_factor = [&](const Part* part) -> Var {
+      const Syntax* syntax = head.syntax_of(part);
+      return syntax != nullptr && syntax->multiplies() ? syntax->factor(tokens, j, q_plain) : Var(1.0);
+    };
     for (const Part* part : head.parts) {
       const int own = head.number - part->first_head;
       if (part == head.txl) {
         const double distance = position_q[0] - position_k[0];
-        logit += txl_product(*part, parameters, own, q_plain, distance) * head.scale;
+        logit += syntax_factor(part) * txl_product(*part, parameters, own, q_plain, distance) * head.scale;
       } else if (is_plain_bias(part->term->name)) {
-        logit += plain_bias(*part, parameters, own, position_q[0], position_k[0]);
+        logit += syntax_factor(part) * plain_bias(*part, parameters, own, position_q[0], position_k[0]);
+      }
+      if (const Syntax* syntax = head.syntax_of(part)) {
+        if (syntax->coupling() == "additive") logit += syntax->alignment(tokens, j, q_plain);
+        if (syntax->has_bias()) logit += syntax->key_product(tokens, j, q_plain) * head.scale;
       }
     }
     logits.push_back(logit);
@@ -220,9 +257,12 @@ std::vector<Var> logits_of_query(const Head& head, const Parameters& parameters,
 
 /// The vectors that go on the embedding of every token (B, Tk, C), added up. Padding has no place, so it gets zeros.
 void add_embedding(const Case& c, const std::vector<Part>& parts, Outputs& outputs) {
+  Parameters constants;
+  for (const auto& [name, tensor] : c.parameters) constants[name] = variables(tensor, false);
   for (const Part& part : parts) {
     const Term& term = *part.term;
-    if (term.name != "sinusoidal" && term.name != "learned") continue;
+    const bool adds_s = part.syntax != nullptr && Syntax(part, c, constants).has_input();
+    if (term.name != "sinusoidal" && term.name != "learned" && !adds_s) continue;
     if (!c.x) throw Error("case '" + c.id + "': an embedding needs x for its width");
     const int channels = c.x->size(2);
     Tensor& sum = outputs["embedding"];
@@ -232,6 +272,11 @@ void add_embedding(const Case& c, const std::vector<Part>& parts, Outputs& outpu
         if (c.documents_k && c.documents_k->at(b, j) < 0.0) continue;
         const double p = c.positions_k.at(b, j, 0);
         std::vector<double> row;
+        if (adds_s) {
+          const Syntax syntax(part, c, constants);
+          for (int d = 0; d < channels; ++d) sum.data[sum.index(b, j, d)] += syntax.embedding(b, j, d);
+        }
+        if (term.name != "sinusoidal" && term.name != "learned") continue;
         if (term.name == "sinusoidal") {
           row = sinusoid(p, channels, term.number("base", 10000.0), term.word("order", "interleaved") == "halves");
         } else {
@@ -340,7 +385,13 @@ Computed compute(const Case& c, bool gradients) {
         }
         for (int d = 0; d < c.value_dim(); ++d) {
           Var mean = 0.0;
-          for (std::size_t j = 0; j < seen.size(); ++j) mean += weights[j] / sum * v.at(b, head.key_head, seen[j], d);
+          for (std::size_t j = 0; j < seen.size(); ++j) {
+            Var value = v.at(b, head.key_head, seen[j], d);
+            for (const Syntax& syntax : head.syntax) {
+              if (syntax.has_bias()) value += syntax.value_part(tokens, seen[j], d);
+            }
+            mean += weights[j] / sum * value;
+          }
           out.data[out.index(b, h, i, d)] = mean.value;
           if (record && mean.node >= 0) {
             seeds.resize(tape.size(), 0.0);
@@ -377,6 +428,7 @@ Computed compute(const Case& c, bool gradients) {
   // An embedding goes on the tokens before attention reads them, not into `out`: its table has no gradient here.
   for (const Part& part : parts) {
     if (part.term->name == "learned") outputs.erase("grad.parameters." + part.term->key() + ".table");
+    if (part.syntax != nullptr) outputs.erase("grad.parameters." + part.syntax->key() + ".w_input");
     // What changes a state is read by the next layer only.
     for (const char* of_tape : {".up_proj", ".x_proj", ".down_proj", ".post_attention"}) {
       if (part.term->name == "tape") outputs.erase("grad.parameters." + part.term->key() + of_tape);

@@ -106,6 +106,16 @@ inline Var sigmoid(const Var& x) {
   const double s = 1.0 / (1.0 + std::exp(-x.value));
   return unary(x, s, s * (1.0 - s));
 }
+inline Var tanh(const Var& x) {
+  const double t = std::tanh(x.value);
+  return unary(x, t, 1.0 - t * t);
+}
+/// x times the normal distribution function of x.
+inline Var gelu(const Var& x) {
+  const double below = 0.5 * std::erfc(-x.value * 0.70710678118654752440);
+  const double density = std::exp(-0.5 * x.value * x.value) * 0.39894228040143267794;
+  return unary(x, x.value * below, below + x.value * density);
+}
 inline Var sqrt(const Var& x) {
   const double root = std::sqrt(x.value);
   return unary(x, root, 0.5 / root);

@@ -67,6 +67,11 @@ void check_shapes(const Case& c) {
   if (c.documents_k) expect_shape(c, *c.documents_k, {B, c.keys()}, "documents_k");
   if (c.documents_q) expect_shape(c, *c.documents_q, {B, c.queries()}, "documents_q");
   if (c.key_lengths) expect_shape(c, *c.key_lengths, {B}, "key_lengths");
+  for (const auto& [name, tensor] : c.named) {
+    if (tensor.shape.size() < 2 || tensor.size(0) != B || tensor.size(1) != c.keys()) {
+      throw Error("case '" + c.id + "': the input '" + name + "' must be (B, Tk, ...)");
+    }
+  }
   if (c.grad_out) expect_shape(c, *c.grad_out, {B, c.heads(), c.queries(), c.value_dim()}, "grad_out");
 }
 
@@ -121,7 +126,7 @@ Case case_from_json(const Json& json) {
   const Json& in = json.at("inputs");
   static const std::set<std::string> read_here = {
       "q",           "k",           "v",     "x",      "positions_q", "positions_k", "documents_q",
-      "documents_k", "key_lengths", "layer", "layers", "state",       "mlp_out"};
+      "documents_k", "key_lengths", "layer", "layers", "state",       "mlp_out",     "named"};
   for (const auto& [name, value] : in.items()) {
     if (read_here.count(name) == 0) throw Unsupported("input '" + name + "' is not read here");
   }
@@ -134,6 +139,8 @@ Case case_from_json(const Json& json) {
   c.documents_q = optional_tensor(in, "documents_q");
   c.documents_k = optional_tensor(in, "documents_k");
   c.key_lengths = optional_tensor(in, "key_lengths");
+  if (in.contains("named"))
+    for (const auto& [name, value] : in["named"].items()) c.named[name] = tensor_from_json(value, name);
   c.layer = in.value("layer", 0);
   c.layers = in.value("layers", 1);
   if (in.contains("positions_k") && in.contains("positions_q")) {
@@ -170,6 +177,7 @@ Json case_to_json(const Case& c) {
   if (c.documents_q) in["documents_q"] = tensor_to_json(*c.documents_q, true);
   if (c.documents_k) in["documents_k"] = tensor_to_json(*c.documents_k, true);
   if (c.key_lengths) in["key_lengths"] = tensor_to_json(*c.key_lengths, true);
+  for (const auto& [name, tensor] : c.named) in["named"][name] = tensor_to_json(tensor, name != "syntax.vectors");
   if (c.layers != 1) {
     in["layer"] = c.layer;
     in["layers"] = c.layers;

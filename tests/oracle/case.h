@@ -45,6 +45,7 @@ struct Case {
   Tensor positions_q, positions_k;                 ///< (B, T, axes)
   std::optional<Tensor> documents_q, documents_k;  ///< (B, T), -1 is padding
   std::optional<Tensor> key_lengths;               ///< (B)
+  Tensors named;                                   ///< (B, Tk, ...) each: what tokens bring beside their contents
   int layer = 0, layers = 1;                       ///< the layer's number counts from 0
   Tensors parameters;
   bool causal = true;

@@ -40,13 +40,14 @@ const std::map<std::string, std::set<std::string>>& vocabulary() {
        {"planes", "base", "rank", "basis", "reflectors", "context", "link", "axes", "per_head", "layout",
         "orientation"}},
       {"tape", {"post", "width", "mlp", "attention", "block", "from_layer", "gqa", "clip", "control"}},
+      {"sipe",
+       {"prior", "coupling", "factor", "mode", "inject", "inject_from", "beta_init", "subword", "cross_sentence",
+        "same_sentence", "hops", "rank", "bound", "start", "fuse"}},
       {"heads", {}},
       {"layers", {}},
   };
   return names;
 }
-
-const std::set<std::string> elsewhere = {"sipe"};
 
 class Reader {
  public:
@@ -124,7 +125,6 @@ class Reader {
   Term read_term() {
     Term term;
     term.name = word();
-    if (elsewhere.count(term.name) != 0) throw Unsupported("'" + term.name + "' is not computed here");
     const auto known = vocabulary().find(term.name);
     if (known == vocabulary().end()) fail("a known name before here, not '" + term.name + "'");
     if (!take('(')) return term;

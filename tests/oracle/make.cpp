@@ -9,6 +9,7 @@
 
 #include "tests/oracle/attention.h"
 #include "tests/oracle/rotary.h"
+#include "tests/oracle/syntax.h"
 
 namespace oracle {
 namespace {
@@ -71,6 +72,7 @@ Tensor draw_parameter(const ParameterInfo& info, const Spec& spec, Draws& draws)
     if (name == "txl" && info.tensor == "w") x *= 0.5;
     if (info.tensor == "log_slopes" || info.tensor == "log_alpha") x = draws.between(-3.0, -0.3);
     if (info.tensor == "weight" || name == "tape") x *= 0.5;
+    if (name == "sipe") x *= info.tensor == "tau" || info.tensor == "nu" || shape.size() == 1 ? 0.7 : 0.35;
     if (name == "grape-m" && (info.tensor == "a" || info.tensor == "b" || info.tensor == "mix")) x *= 0.5;
     if (info.tensor == "omega" || info.tensor == "theta") x = draws.between(0.2, 1.0);
     if (name == "fire" && info.tensor == "c") x = draws.between(0.08, 0.2);
@@ -145,6 +147,42 @@ void place(const Spec& s, Case& c) {
   if (!s.documents_q.empty()) c.documents_q = given(s.documents_q, {s.rows, s.queries}, s.id);
   if (!s.positions_k.empty()) c.positions_k = given(s.positions_k, {s.rows, s.keys, s.axes}, s.id);
   if (!s.positions_q.empty()) c.positions_q = given(s.positions_q, {s.rows, s.queries, s.axes}, s.id);
+}
+
+/// What the tokens bring for the sipe terms of an expression: a quarter of them no tags, arcs to tokens of their row.
+void draw_syntax(const Sum& sum, Draws& draws, Case& c) {
+  const int B = c.rows(), T = c.keys();
+  const auto below = [&](int end) { return static_cast<double>(static_cast<int>(draws.uniform() * end)); };
+  for (const Term& term : sum) {
+    for (const Item& item : term.items) draw_syntax(item.sum, draws, c);
+    if (term.name != "sipe") continue;
+    for (const std::string& name : syntax_inputs(term)) {
+      if (c.named.count(name) != 0) continue;
+      Tensor& tensor = c.named[name];
+      if (name == "syntax.tags") tensor = Tensor({B, T, 2});
+      if (name == "syntax.vectors") tensor = Tensor({B, T, 64});
+      if (name == "syntax.sentences") tensor = Tensor({B, T});
+      if (name == "syntax.links") tensor = Tensor({B, T, 2, 2}, -1.0);
+      for (int b = 0; b < B; ++b) {
+        double sentence = 0.0;
+        for (int t = 0; t < T; ++t) {
+          const bool none = draws.uniform() < 0.25;
+          const std::size_t first = static_cast<std::size_t>(b * T + t);
+          if (name == "syntax.tags" && !none) tensor.data[2 * first] = below(3), tensor.data[2 * first + 1] = below(6);
+          if (name == "syntax.vectors" && !none)
+            for (std::size_t d = 0; d < 64; ++d) tensor.data[64 * first + d] = to_bf16(0.4 * draws.normal());
+          if (draws.uniform() < 0.3) sentence += 1.0;
+          if (name == "syntax.sentences") tensor.data[first] = none ? -1.0 : sentence;
+          if (name == "syntax.links" && !none) {
+            for (std::size_t n = 0; n < 2; ++n) {
+              tensor.data[4 * first + 2 * n] = 0.0;
+              tensor.data[4 * first + 2 * n + 1] = below(std::min(t, 3) + 1);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 /// Keys and values at and past the length of their row.
@@ -249,6 +287,7 @@ Case draw(const Spec& s) {
     }
     c.parameters[info.name] = std::move(tensor);
   }
+  draw_syntax(expression, draws, c);
   if (!left.empty()) throw Error("case '" + s.id + "' has no parameter '" + *left.begin() + "'");
   return c;
 }
@@ -268,6 +307,12 @@ std::vector<Group> groups() {
        "tape: q and k turned by a state of their token, which is given or that of its position; the averages of the "
        "states (carried) and the states after the layer (state), where the case says what the MLP answered.",
        state_specs()},
+      {"syntax",
+       "sipe: terms, rotations and embeddings changed by the syntax of the tokens, which inputs.named holds (a token's "
+       "tags, sentence, vector and arcs). What is added to the embedding is in outputs.embedding and changes nothing "
+       "in "
+       "out.",
+       syntax_specs()},
       {"absolute",
        "What is added to the embedding. q, k and v are given as they are, so it changes nothing in out; "
        "outputs.embedding (B, Tk, C) is the vector that each token gets, from positions_k and the width C of x (whose "

@@ -90,6 +90,7 @@ std::vector<Spec> content_specs();
 std::vector<Spec> gate_specs();
 std::vector<Spec> turn_specs();
 std::vector<Spec> state_specs();
+std::vector<Spec> syntax_specs();
 std::vector<Spec> absolute_specs();
 std::vector<Spec> composition_specs();
 std::vector<Spec> position_specs();

@@ -1,6 +1,7 @@
 #include "tests/oracle/terms.h"
 
 #include "tests/oracle/rotary.h"
+#include "tests/oracle/syntax.h"
 
 namespace oracle {
 namespace {
@@ -39,6 +40,10 @@ void collect(const Sum& sum, const Part& range, const Case& c, std::vector<Part>
     } else {
       Part part = range;
       part.term = &term;
+      if (term.name == "sipe") {
+        part.syntax = &term;
+        part.term = &term.inner();
+      }
       parts.push_back(part);
     }
   }
@@ -88,6 +93,10 @@ std::vector<ParameterInfo> parameters_of(const Sum& sum, const Case& c, int chan
         add("post_attention", post == "scalar" ? std::vector<int>{carriers} : std::vector<int>{carriers, carriers});
       }
       term = &term->inner();
+    }
+    if (part.syntax != nullptr) {
+      for (const auto& [tensor, shape] : syntax_tensors(*part.syntax, part, c, channels))
+        all.push_back({part.syntax->key() + "." + tensor, tensor, part.syntax, shape, part.key_heads});
     }
     while (is_scaling(term->name)) term = &term->inner();
     if (term->name == "learned") add("table", {static_cast<int>(term->number("length")), channels});

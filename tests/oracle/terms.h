@@ -12,6 +12,7 @@ namespace oracle {
 /// A term and the query heads that it holds for; to the term they are heads 0 .. heads-1, as if it were alone.
 struct Part {
   const Term* term = nullptr;
+  const Term* syntax = nullptr;  ///< the sipe that stands around the term
   int first_head = 0, heads = 0;
   int first_key_head = 0, key_heads = 0;
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "torsor/base/random.h"
+#include "torsor/encoding/syntax/sample.h"
 #include "torsor/model/convert_leaves.h"
 #include "torsor/model/convert_rotation.h"
 
@@ -147,6 +148,24 @@ void convert_states(const Leaf& source, Leaf& target) {
 }
 
 // --------------------------------------------------------------------------------------------------------------------
+// Syntax around a term
+
+bool reads_syntax(const Leaf& leaf) { return leaf.term.name == "sipe"; }
+
+/// The term itself around, or at its start what stands inside: then the model goes on with syntax.
+void convert_syntax(const Leaf& source, Leaf& target) {
+  const bool same = print(source.term) == print(target.term);
+  const bool starts = reads_syntax(target) && !reads_syntax(source) &&
+                      print(target.term.operands.front().expression) == print(Expression{{source.term}, ""});
+  if (!same && !starts)
+    refuse(source, target, "syntax changes what stands inside; E becomes sipe(E), at its start, and stays it");
+  if (!same && !target.encoding->traits().warm_start)
+    refuse(source, target, "with these keys it does not start as what stands inside");
+  for (auto& [name, tensor] : target.tensors)
+    if (const auto found = source.tensors.find(name); found != source.tensors.end()) tensor = found->second;
+}
+
+// --------------------------------------------------------------------------------------------------------------------
 // One layer
 
 class LayerConversion {
@@ -168,15 +187,19 @@ class LayerConversion {
       target_[i].tensors = initial_tensors(target_[i], layer_, seed_);
     }
     for (std::size_t i = 0; i < source_.size(); ++i)
-      if (is_rotation(source_[i])) {
+      if (is_rotation(source_[i]) && !around(i)) {
         if (!is_rotation(target_[i])) refuse(source_[i], target_[i], "only one of them is a rotation");
         convert_rotation(source_[i], target_[i], config_.precision, maps_);
         if (carries(source_[i]) || carries(target_[i])) convert_states(source_[i], target_[i]);
       }
     for (HeadMap& map : maps_) map.complete(config_.head_dim);
     settle_free_heads();
-    for (std::size_t i = 0; i < source_.size(); ++i)
-      if (!is_rotation(source_[i])) convert_other(source_[i], target_[i]);
+    for (std::size_t i = 0; i < source_.size(); ++i) {
+      if (around(i))
+        convert_syntax(source_[i], target_[i]);
+      else if (!is_rotation(source_[i]))
+        convert_other(source_[i], target_[i]);
+    }
     project(weights);
     for (const Leaf& leaf : target_)
       for (const ParameterInfo& info : leaf.encoding->parameters(layer_))
@@ -184,6 +207,9 @@ class LayerConversion {
   }
 
  private:
+  /// Whether syntax stands around either of two terms.
+  bool around(std::size_t i) const { return reads_syntax(source_[i]) || reads_syntax(target_[i]); }
+
   void check_structure(const std::string& written) const {
     bool same = source_.size() == target_.size();
     for (std::size_t i = 0; same && i < source_.size(); ++i) same = source_[i].same_heads(target_[i]);
@@ -211,8 +237,8 @@ class LayerConversion {
   /// Heads without positions may take any order, and with QK-norm they must take that of the others, whose gains they
   /// share.
   void settle_free_heads() {
-    for (const Leaf& leaf : source_)
-      if (reads_channels(leaf))
+    for (std::size_t i = 0; i < source_.size(); ++i)
+      if (const Leaf& leaf = source_[i]; reads_channels(leaf) || around(i))
         for (std::int64_t g = 0; g < leaf.kv_heads(); ++g)
           maps_[static_cast<std::size_t>(leaf.first_key_head() + g)].read = true;
     const auto turned = std::find_if(maps_.begin(), maps_.end(), [](const HeadMap& map) { return map.turned; });
@@ -305,6 +331,9 @@ LogitsDifference compare_logits(const Decoder& a, const Decoder& b, std::uint64_
       for (std::int64_t i = 0; i < batch.positions.numel(); ++i)
         if (i % axes > 0) values[i] = static_cast<double>(random.below(static_cast<std::uint64_t>(tokens)));
     }
+    for (const Decoder* model : {&a, &b})
+      for (const auto& [name, tensor] : sample_syntax(model->encoding().inputs(), kComparedRows, tokens, random))
+        batch.named.emplace(name, tensor);
     try {
       const at::Tensor ours = a.logits(a.hidden(batch)), theirs = b.logits(b.hidden(batch));
       difference.worst = (ours - theirs).abs().max().item<double>() / ours.abs().max().item<double>();

@@ -1,0 +1,221 @@
+// A model whose tokens bring their syntax: steps through the cache are one pass, nothing leaks where nothing may, and
+// without syntax it is the model without sipe.
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/model/tokens.h"
+#include "torsor/encoding/syntax/sipe.h"
+#include "torsor/model/generate.h"
+
+namespace torsor {
+namespace {
+
+ModelConfig tiny(const std::string& encoding) {
+  ModelConfig config;
+  config.encoding = encoding;
+  config.vocabulary_size = 50;
+  config.width = 16;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 4;
+  config.mlp_width = 24;
+  return config;
+}
+
+/// A model away from its start, where a beta of 0 or a zero matrix would hide the syntax.
+Decoder trained_model(const std::string& encoding) {
+  Decoder model(tiny(encoding), 3);
+  at::manual_seed(4);
+  for (const ModelParameter& parameter : model.parameters())
+    if (parameter.name.find(".sipe") != std::string::npos)
+      parameter.tensor.copy_(at::randn(parameter.tensor.sizes()) * 0.5);
+  return model;
+}
+
+/// What a parser that reads no further than a token would say of it: a function of the tokens so far. With `ahead` it
+/// looks at the whole row, as a parser of whole sentences does.
+NamedTensors parsed(const at::Tensor& tokens, bool ahead = false) {
+  const std::int64_t rows = tokens.size(0), count = tokens.size(1);
+  const at::Tensor sums = ahead ? tokens.sum(1, true).expand_as(tokens) : tokens.cumsum(1);
+  const at::Tensor index = at::arange(count, at::kLong).expand({rows, count});
+  NamedTensors named;
+  named[kSyntaxTags] = at::stack({sums.remainder(3), (sums + index).remainder(6)}, 2);
+  named[kSyntaxSentences] = index / 5;
+  named[kSyntaxSentences] = named[kSyntaxSentences].to(at::kLong);
+  const at::Tensor back = at::minimum(sums.remainder(4), index.remainder(5));
+  named[kSyntaxLinks] = at::stack({at::zeros_like(back), back}, 2).unsqueeze(2);
+  const at::Tensor wave = at::arange(64, at::kFloat) * 0.1;
+  named[kSyntaxVectors] =
+      (sums.remainder(7).to(at::kFloat).unsqueeze(2) + wave).sin() * sums.remainder(5).ne(0).unsqueeze(2);
+  return named;
+}
+
+TokenBatch parsed_batch(const at::Tensor& tokens, bool ahead = false) {
+  TokenBatch batch = batch_of(tokens);
+  batch.named = parsed(tokens, ahead);
+  return batch;
+}
+
+const std::vector<std::string>& causal_forms() {
+  static const std::vector<std::string> forms = {
+      "sipe(txl)",
+      "sipe(txl, prior=fsyn, mode=incremental)",
+      "sipe(alibi)",
+      "sipe(t5, coupling=mlp, prior=fsyn)",
+      "sipe(alibi, coupling=sparse, mode=incremental)",
+      "sipe(t5, coupling=additive)",
+      "sipe(rope)",
+      "sipe(rope, bound=warp)",
+      "sipe(rope, coupling=pair)",
+      "sipe(rope, coupling=prerot)",
+      "sipe(rope, coupling=bias)",
+      "sipe(none)",
+      "sipe(rope, inject=joint, fuse=concat)",
+      "sipe(sinusoidal, fuse=mix)",
+      "sipe(txl, inject=combined)",
+      "sipe(rope, inject_from=2)",
+      "layers(sipe(rope), sipe(alibi), none)",
+      "sipe(alibi, mode=none)",
+  };
+  return forms;
+}
+
+TEST(Sipe, StepsThroughTheCacheAreOnePass) {
+  const at::NoGradGuard no_gradient;
+  for (const std::string& form : causal_forms()) {
+    const Decoder model = trained_model(form);
+    const at::Tensor tokens = random_tokens(2, 13);
+    const TokenBatch whole = parsed_batch(tokens);
+    const at::Tensor full = model.logits(model.hidden(whole));
+    for (const std::int64_t chunk : {1, 4}) {
+      KvCache cache = model.make_cache(2, 13);
+      std::vector<at::Tensor> logits;
+      for (std::int64_t first = 0; first < 13; first += chunk) {
+        const std::int64_t count = std::min<std::int64_t>(chunk, 13 - first);
+        TokenBatch part = batch_of(tokens.narrow(1, first, count));
+        // Parsed anew from what has been read: a token's syntax must stay what it was.
+        for (const auto& [name, tensor] : parsed(tokens.narrow(1, 0, first + count)))
+          part.named[name] = tensor.narrow(1, first, count);
+        logits.push_back(model.logits(model.hidden(part, &cache)));
+      }
+      EXPECT_LE(largest_difference(at::cat(logits, 1), full), 1e-5 * full.abs().max().item<double>())
+          << form << " " << chunk;
+    }
+  }
+}
+
+TEST(Sipe, LaterTokensAndTheirSyntaxChangeNoEarlierLogit) {
+  const at::NoGradGuard no_gradient;
+  for (const std::string& form : causal_forms()) {
+    const Decoder model = trained_model(form);
+    const at::Tensor tokens = random_tokens(2, 12);
+    at::Tensor other = tokens.clone();
+    other.narrow(1, 7, 5).copy_((tokens.narrow(1, 7, 5) * 7 + 3).remainder(50));
+    const at::Tensor a = model.logits(model.hidden(parsed_batch(tokens))),
+                     b = model.logits(model.hidden(parsed_batch(other)));
+    EXPECT_TRUE(at::equal(a.narrow(1, 0, 7), b.narrow(1, 0, 7))) << form;
+    EXPECT_FALSE(at::equal(a.narrow(1, 7, 5), b.narrow(1, 7, 5))) << form;
+    // A parser that looks ahead does change them: if it did not, syntax would not be wired.
+    if (model.encoding().inputs().empty()) continue;
+    const at::Tensor c = model.logits(model.hidden(parsed_batch(tokens, true))),
+                     d = model.logits(model.hidden(parsed_batch(other, true)));
+    EXPECT_FALSE(at::equal(c.narrow(1, 0, 7), d.narrow(1, 0, 7))) << form;
+  }
+}
+
+TEST(Sipe, WithoutSyntaxTheModelIsTheOneWithoutSipe) {
+  const at::NoGradGuard no_gradient;
+  for (const auto& [form, inner] :
+       std::vector<std::pair<std::string, std::string>>{{"sipe(txl)", "txl"},
+                                                        {"sipe(alibi)", "alibi"},
+                                                        {"sipe(rope)", "rope"},
+                                                        {"sipe(none)", "none"},
+                                                        {"sipe(rope, inject=joint)", "rope"},
+                                                        {"sipe(rope, coupling=bias)", "rope"},
+                                                        {"sipe(rope, inject=joint, fuse=concat)", "rope"}}) {
+    const Decoder model = trained_model(form), plain(tiny(inner), 3);
+    TokenBatch batch = parsed_batch(random_tokens(2, 11));
+    EXPECT_FALSE(at::equal(model.hidden(batch), plain.hidden(batch))) << form;
+    batch.named[kSyntaxTags].zero_();
+    EXPECT_TRUE(at::equal(model.hidden(batch), plain.hidden(batch))) << form;
+    // As it starts, too, wherever it says so.
+    if (!model.encoding().traits().warm_start) continue;
+    const Decoder fresh(tiny(form), 3);
+    batch = parsed_batch(random_tokens(2, 11));
+    EXPECT_TRUE(at::equal(fresh.hidden(batch), plain.hidden(batch))) << form;
+  }
+}
+
+TEST(Sipe, GeneratesWhatThePassesSay) {
+  const at::NoGradGuard no_gradient;
+  for (const char* form : {"sipe(txl)", "sipe(rope, inject=joint)", "sipe(alibi, coupling=sparse)"}) {
+    const Decoder model = trained_model(form);
+    using Rows = std::vector<std::vector<std::int64_t>>;
+    const auto tensor_of = [](const Rows& rows) {
+      std::size_t longest = 0;
+      for (const auto& row : rows) longest = std::max(longest, row.size());
+      at::Tensor tokens =
+          at::zeros({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)}, at::kLong);
+      for (std::size_t b = 0; b < rows.size(); ++b)
+        for (std::size_t t = 0; t < rows[b].size(); ++t)
+          tokens[static_cast<std::int64_t>(b)][static_cast<std::int64_t>(t)] = rows[b][t];
+      return tokens;
+    };
+    const Rows prompts = {{3, 1, 4, 1, 5}, {9, 2}};
+    GreedyOptions options;
+    options.max_tokens = 6;
+    EXPECT_THROW(generate_greedy(model, prompts, options), UsageError);
+    options.inputs = [&](const Rows& rows) { return parsed(tensor_of(rows)); };
+    const Generated found = generate_greedy(model, prompts, options);
+    for (std::size_t b = 0; b < prompts.size(); ++b) {
+      std::vector<std::int64_t> row = prompts[b];
+      for (const std::int64_t token : found.tokens[b]) {
+        const at::Tensor logits = model.logits(model.hidden(parsed_batch(tensor_of({row}))));
+        EXPECT_EQ(logits.select(1, logits.size(1) - 1).argmax(-1).item<std::int64_t>(), token) << form;
+        row.push_back(token);
+      }
+    }
+  }
+}
+
+TEST(Sipe, TheModelNamesInputsThatAreMissing) {
+  const Decoder model = trained_model("sipe(alibi)");
+  const auto message = [&](const TokenBatch& batch) {
+    try {
+      model.hidden(batch);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  TokenBatch batch = parsed_batch(random_tokens(2, 6));
+  EXPECT_EQ(message(batch), "");
+  batch.named.erase(kSyntaxSentences);
+  EXPECT_EQ(message(batch),
+            "model: 'sipe(alibi)' reads the per-token input 'syntax.sentences', which the batch does not bring");
+  batch.named[kSyntaxSentences] = at::zeros({2, 5}, at::kLong);
+  EXPECT_NE(message(batch).find("(2, 6, ...)"), std::string::npos) << message(batch);
+}
+
+TEST(Sipe, LossesTakeTheInputsOfTheirTokens) {
+  Decoder model = trained_model("sipe(rope)");
+  model.require_gradients();
+  const at::Tensor windows = random_tokens(2, 10);
+  const at::Tensor losses = model.token_losses(windows, at::kFloat, parsed(windows.narrow(1, 0, 9)));
+  EXPECT_EQ(losses.sizes(), (std::vector<std::int64_t>{2, 9}));
+  losses.sum().backward();
+  int tables = 0;
+  for (const ModelParameter& parameter : model.parameters())
+    if (parameter.name == "model.position.sipe.tau" || parameter.name == "model.position.sipe.nu") {
+      ++tables;
+      EXPECT_GT(parameter.tensor.grad().abs().sum().item<double>(), 0) << parameter.name;
+    }
+  EXPECT_EQ(tables, 2);  // one for all layers
+}
+
+}  // namespace
+}  // namespace torsor
