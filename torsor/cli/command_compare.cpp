@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include "torsor/cli/publish.h"
+#include "torsor/cli/syntax_options.h"
 #include "torsor/lab/compare.h"
 #include "torsor/lab/profile.h"
 
@@ -23,6 +24,7 @@ struct CompareArguments {
   std::string profile = "quick";
   std::string model;
   std::string dtype = "float32";
+  SyntaxOptions syntax;
   std::string from;
   bool resume = false;
   CLI::App* command = nullptr;
@@ -33,14 +35,17 @@ void check_fit(const CompareArguments& arguments) {
   const auto refuse = [&](bool given, const char* option, const char* reader) {
     if (given) throw UsageError(str(option, " is for ", reader, ", not for --task ", arguments.task));
   };
-  if (arguments.task == "lm") {
+  const char* syntax = given_syntax_option(arguments.syntax);
+  if (arguments.task != "syntax") refuse(syntax != nullptr, syntax, "--task syntax");
+  if (learns_from_text(arguments.task)) {
     refuse(arguments.problems > 0, "--problems", "generated tasks");
+    refuse(arguments.task == "syntax" && !arguments.data.tokens.empty(), "--tokens", "--task lm");
     return;
   }
-  refuse(!arguments.data.text.empty(), "--text", "--task lm");
-  refuse(!arguments.data.valid.empty(), "--valid", "--task lm");
+  refuse(!arguments.data.text.empty(), "--text", "--task lm and syntax");
+  refuse(!arguments.data.valid.empty(), "--valid", "--task lm and syntax");
   refuse(!arguments.data.tokens.empty(), "--tokens", "--task lm");
-  refuse(arguments.eval_spans >= 0, "--eval-spans", "--task lm");
+  refuse(arguments.eval_spans >= 0, "--eval-spans", "--task lm and syntax");
 }
 
 ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& common) {
@@ -50,6 +55,7 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   const std::int64_t generated = plan.data.generated_bytes;
   plan.data = arguments.data;
   plan.data.generated_bytes = generated;
+  if (arguments.task == "syntax") plan.syntax = syntax_plan(arguments.syntax);
   if (!arguments.model.empty())
     plan.run.model = read_model_file(arguments.model);
   else
@@ -87,9 +93,11 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   CompareControl control;
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
-      for (const char* planned : {"--encodings", "--task", "--text", "--valid", "--tokens", "--token-bytes", "--length",
-                                  "--eval-lengths", "--seeds", "--steps", "--batch", "--learning-rate", "--eval-spans",
-                                  "--problems", "--profile", "--model", "--dtype"})
+      for (const char* planned :
+           {"--encodings",   "--task",         "--text",      "--valid",          "--tokens", "--token-bytes",
+            "--length",      "--eval-lengths", "--seeds",     "--steps",          "--batch",  "--learning-rate",
+            "--eval-spans",  "--problems",     "--profile",   "--model",          "--dtype",  "--suites",
+            "--suite-items", "--blimp",        "--separator", "--sg-final-period"})
         if (option->count() > 0 && option->check_name(planned))
           throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
     const Json earlier = read_json(arguments.from);
@@ -126,7 +134,8 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command
       ->add_option("--encodings", arguments->encodings, "expressions, with ';' between (commas belong to expressions)")
       ->take_all();
-  command->add_option("--task", arguments->task, "what is compared: lm, addition or passkey")->capture_default_str();
+  command->add_option("--task", arguments->task, "what is compared: lm, syntax, addition or passkey")
+      ->capture_default_str();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders (*.txt, *.md) to train on");
   command->add_option("--valid", arguments->data.valid,
                       "files or folders to evaluate on; left out: a part of the text");
@@ -148,6 +157,7 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--profile", arguments->profile, "quick, standard or full")->capture_default_str();
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
+  add_syntax_options(command, arguments->syntax);
   command->add_option("--from", arguments->from, "repeat the comparison of a results.json");
   command->add_flag("--resume", arguments->resume, "go on where an earlier call stopped");
   arguments->command = command;

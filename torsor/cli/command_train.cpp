@@ -9,8 +9,9 @@
 #include <numbers>
 
 #include "torsor/base/file.h"
-#include "torsor/cli/common.h"
+#include "torsor/cli/syntax_options.h"
 #include "torsor/lab/evaluate.h"
+#include "torsor/lab/perplexity.h"
 #include "torsor/lab/run.h"
 #include "torsor/lab/tasks.h"
 #include "torsor/model/checkpoint.h"
@@ -96,6 +97,8 @@ struct EvalArguments {
   std::int64_t spans = 0;
   std::string task;
   std::int64_t problems = 0;
+  std::int64_t stride = 0;
+  SyntaxOptions syntax;
 };
 
 void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments) {
@@ -143,12 +146,50 @@ int run_task_eval(const EvalArguments& arguments, const CommonOptions& common) {
   return 0;
 }
 
+/// Sliding windows: the perplexities of tokens and of words, each target scored once.
+int print_sliding(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments,
+                  const CommonOptions& common) {
+  SlidingOptions options;
+  options.length = length;
+  options.stride = arguments.stride;
+  options.dtype = dtype_named(arguments.dtype);
+  options.stop = [] { return stop_requested.load(); };
+  const Json figures = perplexity_to_json(sliding_perplexity(loaded.model, corpus, options));
+  if (common.json) {
+    Json json = {{"checkpoint", arguments.checkpoint},
+                 {"encoding", loaded.model.config().encoding},
+                 {"length", length},
+                 {"stride", arguments.stride}};
+    json.update(figures);
+    std::cout << json_text(json, 1) << "\n";
+    return 0;
+  }
+  std::cout << loaded.model.config().encoding << ", windows of " << length << " moved by " << arguments.stride
+            << ", ends of text not counted\n";
+  for (const auto& [name, value] : figures.items()) std::cout << std::setw(10) << name << "  " << value << "\n";
+  return 0;
+}
+
 int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "eval");
   if (arguments.task.empty() && arguments.text.empty() == arguments.tokens.empty())
     throw UsageError("eval needs --text or --tokens, or --task");
   if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
     throw UsageError(str("precision must be exact or hf, found ", arguments.precision));
+  const bool syntax = arguments.task == "syntax" || arguments.task == "blimp";
+  if (const char* given = given_syntax_option(arguments.syntax); given != nullptr && !syntax)
+    throw UsageError(str(given, " goes with --task syntax or blimp"));
+  if (arguments.stride > 0 && (!arguments.task.empty() || arguments.spans > 0 || arguments.lengths.size() > 1))
+    throw UsageError("--stride goes with text or tokens and one length, without --spans and --task");
+  if (syntax) {
+    if (!arguments.text.empty() || !arguments.tokens.empty() || !arguments.dump.empty() || arguments.spans > 0 ||
+        arguments.problems > 0 || !arguments.lengths.empty())
+      throw UsageError(str("--text, --tokens, --lengths, --spans, --problems and --dump-logits do not go with --task ",
+                           arguments.task));
+    return run_syntax_eval({arguments.checkpoint, arguments.base, arguments.encoding, arguments.precision,
+                            arguments.dtype, arguments.task == "syntax", arguments.syntax},
+                           common);
+  }
   if (!arguments.task.empty()) return run_task_eval(arguments, common);
   if (arguments.problems > 0) throw UsageError("--problems goes with --task");
   if (!arguments.dump.empty() && !common.force && std::filesystem::exists(arguments.dump))
@@ -168,6 +209,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
     if (length < 1) throw UsageError(str("lengths must be at least 1, found ", length));
   std::sort(lengths.begin(), lengths.end());
   if (!arguments.dump.empty()) dump_logits(loaded, corpus, lengths.back(), arguments);
+  if (arguments.stride > 0) return print_sliding(loaded, corpus, lengths.back(), arguments, common);
 
   const EvaluationPlan plan = evaluation_windows(corpus, std::vector<std::size_t>(lengths.begin(), lengths.end()),
                                                  static_cast<std::size_t>(arguments.spans));
@@ -252,7 +294,13 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--spans", arguments->spans, "spans of the largest length to score; 0 = all")
       ->check(whole_number(0));
-  command->add_option("--task", arguments->task, "instead of text: addition or passkey, the task of the training");
+  command
+      ->add_option("--stride", arguments->stride, "score the text in windows of one length that move by so many tokens")
+      ->check(whole_number(1));
+  command->add_option(
+      "--task", arguments->task,
+      "instead of text: syntax (suites, and --blimp), blimp, or addition or passkey, the training's task");
+  add_syntax_options(command, arguments->syntax);
   command->add_option("--problems", arguments->problems, "test problems a cell of the task; left out: 40")
       ->check(whole_number(1));
   command->add_option("--dump-logits", arguments->dump, "write tokens and logits of the first window as safetensors");

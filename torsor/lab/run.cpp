@@ -46,13 +46,16 @@ Json plan_to_json(const RunPlan& plan) {
   return json;
 }
 
-TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256) {
+TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256,
+                           std::shared_ptr<const SyntaxFeed> feed) {
   const at::ScalarType dtype = dtype_named(plan.dtype);
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
   const BatchSampler sampler(text, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
                              plan.seed);
   return {text.tokenizer, text.vocabulary_size, sha256, [=](const Decoder& model, std::uint64_t index) {
-            return model.token_losses(windows_of(sampler, index), dtype).mean();
+            if (model.encoding().inputs().empty()) return model.token_losses(windows_of(sampler, index), dtype).mean();
+            const NamedTensors named = feed_windows(feed.get(), model.encoding(), text, sampler.at(index));
+            return model.token_losses(windows_of(sampler, index), dtype, named).mean();
           }};
 }
 
