@@ -431,6 +431,7 @@ TEST(Cache, StorageMayBeNarrowerThanTheCall) {
       question.parameters = &subject.parameters();
       question.q = placed.tokens.q, question.k = placed.tokens.k, question.v = placed.tokens.v;
       question.x = placed.tokens.x;
+      question.named = &placed.tokens.named;
       question.key.positions = question.query.positions = placed.positions;
       NamedTensors state;
       const NamedTensors kept = subject.of_layer().arrive(question, state);

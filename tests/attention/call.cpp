@@ -5,6 +5,8 @@
 #include <limits>
 #include <sstream>
 
+#include "torsor/encoding/syntax/sipe.h"
+
 namespace torsor::attention_test {
 namespace {
 
@@ -33,19 +35,23 @@ at::Tensor with_layout(const at::Tensor& tensor, bool transposed) {
 }  // namespace
 
 Tokens Tokens::slice(std::int64_t first, std::int64_t count) const {
-  return {q.narrow(2, first, count), k.narrow(2, first, count), v.narrow(2, first, count),
-          x.defined() ? x.narrow(1, first, count) : x};
+  Tokens part{q.narrow(2, first, count), k.narrow(2, first, count), v.narrow(2, first, count),
+              x.defined() ? x.narrow(1, first, count) : x};
+  for (const auto& [name, tensor] : named) part.named[name] = tensor.narrow(1, first, count);
+  return part;
 }
 
 Tokens Tokens::row(std::int64_t row) const {
-  return {q.narrow(0, row, 1), k.narrow(0, row, 1), v.narrow(0, row, 1), x.defined() ? x.narrow(0, row, 1) : x};
+  Tokens one{q.narrow(0, row, 1), k.narrow(0, row, 1), v.narrow(0, row, 1), x.defined() ? x.narrow(0, row, 1) : x};
+  for (const auto& [name, tensor] : named) one.named[name] = tensor.narrow(0, row, 1);
+  return one;
 }
 
 Tokens Tokens::requires_grad() const {
   const auto leaf = [](const at::Tensor& one) {
     return one.defined() ? one.detach().clone().requires_grad_(true) : one;
   };
-  return {leaf(q), leaf(k), leaf(v), leaf(x)};
+  return {leaf(q), leaf(k), leaf(v), leaf(x), named};
 }
 
 namespace {
@@ -55,14 +61,46 @@ Tokens cat(const std::vector<Tokens>& parts, std::int64_t axis) {
     q.push_back(one.q), k.push_back(one.k), v.push_back(one.v);
     if (one.x.defined()) x.push_back(one.x);
   }
-  return {at::cat(q, axis), at::cat(k, axis), at::cat(v, axis), x.empty() ? at::Tensor() : at::cat(x, axis ? 1 : 0)};
+  Tokens all{at::cat(q, axis), at::cat(k, axis), at::cat(v, axis), x.empty() ? at::Tensor() : at::cat(x, axis ? 1 : 0)};
+  for (const auto& [name, first] : parts.front().named) {
+    std::vector<at::Tensor> of_parts;
+    for (const Tokens& one : parts) of_parts.push_back(one.named.at(name));
+    all.named[name] = at::cat(of_parts, axis ? 1 : 0);
+  }
+  return all;
 }
 }  // namespace
 
 Tokens join_tokens(const std::vector<Tokens>& parts) { return cat(parts, 2); }
 Tokens stack_rows(const std::vector<Tokens>& rows) { return cat(rows, 0); }
 
+NamedTensors draw_syntax(const std::vector<std::string>& names, std::int64_t rows, std::int64_t count) {
+  NamedTensors named;
+  const auto below = [&](std::int64_t end, const std::vector<std::int64_t>& shape) {
+    return at::randint(end, shape, at::TensorOptions(at::kLong));
+  };
+  for (const std::string& name : names) {
+    if (name == kSyntaxTags) {
+      named[name] =
+          at::stack({below(3, {rows, count}), below(6, {rows, count})}, 2) * below(4, {rows, count, 1}).clamp_max(1);
+    } else if (name == kSyntaxVectors) {
+      named[name] = at::randn({rows, count, kSyntaxVectorWidth}) * 0.3 * below(4, {rows, count, 1}).clamp_max(1);
+    } else if (name == kSyntaxSentences) {
+      const at::Tensor numbers = below(2, {rows, count}).cumsum(1) / 2;
+      named[name] = numbers.floor().to(at::kLong).masked_fill(below(6, {rows, count}).eq(0), -1);
+    } else {
+      // Two arcs a token at most, to itself or one of the four tokens before it.
+      const at::Tensor reach = at::arange(count, at::TensorOptions(at::kLong)).clamp_max(4).view({1, count, 1});
+      const auto end = [&] { return at::minimum(below(5, {rows, count, 2}), reach); };
+      const at::Tensor none = below(2, {rows, count, 2}).eq(0);
+      named[name] = at::stack({end() * below(2, {rows, count, 2}), end()}, 3).masked_fill(none.unsqueeze(3), -1);
+    }
+  }
+  return named;
+}
+
 Subject::Subject(const EncodingCase& row, const Setting& setting, std::uint64_t seed) : row_(&row), setting_(setting) {
+  if (row.averages) setting_.value_dim = 0;  // what is averaged is added to a value, and as wide as a head
   Dimensions dimensions;
   dimensions.heads = setting.heads.heads;
   dimensions.kv_heads = setting.heads.kv_heads;
@@ -89,8 +127,10 @@ Tokens Subject::draw(std::int64_t rows, std::int64_t count) const {
   };
   const at::Tensor q = normal(heads.heads, head_dim()), k = normal(heads.kv_heads, head_dim());
   const at::Tensor v = normal(heads.kv_heads, value_dim());
-  if (!row_->hidden) return {q, k, v};
-  return {q, k, v, at::randn({rows, count, kCaseWidth}, doubles()).to(setting_.dtype)};
+  Tokens tokens{q, k, v};
+  if (row_->hidden) tokens.x = at::randn({rows, count, kCaseWidth}, doubles()).to(setting_.dtype);
+  tokens.named = draw_syntax(encoding_->inputs(), rows, count);
+  return tokens;
 }
 
 at::Tensor Subject::run_of_positions(std::int64_t rows, std::int64_t count, double first) const {
@@ -106,18 +146,22 @@ at::Tensor Subject::run_of_positions(std::int64_t rows, std::int64_t count, doub
 Placed Subject::place(const Tokens& tokens, const at::Tensor& positions, const at::Tensor& documents) const {
   if (!row_->absolute) {
     const auto laid = [&](const at::Tensor& one) { return with_layout(one, setting_.transposed); };
-    return {{laid(tokens.q), laid(tokens.k), laid(tokens.v), tokens.x}, positions, documents};
+    return {{laid(tokens.q), laid(tokens.k), laid(tokens.v), tokens.x, tokens.named}, positions, documents};
   }
   Side side;
   side.positions = positions;
   side.documents = documents;
-  const at::Tensor added = encoding_->embedding(side, parameters_).to(at::kDouble);  // (B, T, C)
+  // What is added may read the embedding, here ones.
+  const at::Tensor ones = at::ones({positions.size(0), positions.size(1), kCaseWidth}, doubles());
+  const at::Tensor added = encoding_->embedding(side, parameters_, tokens.named, ones).to(at::kDouble);  // (B, T, C)
   const auto plus = [&](const at::Tensor& base, const at::Tensor& projection) {
     const at::Tensor flat = at::matmul(added, projection);
     const at::Tensor split = flat.view({flat.size(0), flat.size(1), base.size(1), base.size(3)}).transpose(1, 2);
     return with_layout((base.to(at::kDouble) + split).to(base.scalar_type()), setting_.transposed);
   };
-  return {{plus(tokens.q, project_q_), plus(tokens.k, project_k_), plus(tokens.v, project_v_)}, positions, documents};
+  return {{plus(tokens.q, project_q_), plus(tokens.k, project_k_), plus(tokens.v, project_v_), {}, tokens.named},
+          positions,
+          documents};
 }
 
 AttendOptions Subject::options(const Placed& placed) const {
@@ -125,6 +169,7 @@ AttendOptions Subject::options(const Placed& placed) const {
   options.positions = placed.positions;
   options.documents = placed.documents;
   options.x = placed.tokens.x;
+  options.named = placed.tokens.named;
   options.window = setting_.window;
   options.parameters = parameters_;
   options.layer = setting_.layer;

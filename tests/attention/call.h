@@ -34,6 +34,7 @@ struct Setting {
 struct Tokens {
   at::Tensor q, k, v;
   at::Tensor x = {};
+  NamedTensors named = {};  ///< (B, T, ...) each, where the encoding declares inputs
   std::int64_t rows() const { return k.size(0); }
   std::int64_t count() const { return k.size(2); }
   Tokens slice(std::int64_t first, std::int64_t count) const;
@@ -49,6 +50,9 @@ struct Placed {
   at::Tensor positions;  ///< (B, T, axes) float64
   at::Tensor documents;  ///< (B, T) int64 or undefined
 };
+
+/// Drawn inputs of the names that `sipe` declares, of `rows` rows that begin with their first token.
+NamedTensors draw_syntax(const std::vector<std::string>& names, std::int64_t rows, std::int64_t count);
 
 /// One row of the case table made for a setting, with drawn trained tensors.
 class Subject {

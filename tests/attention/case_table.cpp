@@ -108,7 +108,33 @@ const std::vector<EncodingCase>& case_table() {
        .length_dependent = true,
        .carries = true},
 
+      {.expression = "sipe(alibi)", .trained = true, .heads = {{2, 2}, {6, 3}, {3, 1}}},
+      {.expression = "sipe(alibi, prior=fsyn, factor=exp, cross_sentence=true)", .trained = true},
+      {.expression = "sipe(kerple, coupling=mlp, inject_from=2)", .trained = true},
+      {.expression = "sipe(t5(buckets=8, max_distance=16), coupling=sparse, hops=2)", .trained = true},
+      {.expression = "sipe(alibi, prior=fsyn, coupling=sparse_mlp, mode=oracle_revealed, hops=1)", .trained = true},
+      {.expression = "sipe(t5(buckets=8, max_distance=16), prior=fsyn, coupling=mlp, mode=incremental)",
+       .trained = true},
+      {.expression = "sipe(txl)", .trained = true},
+      {.expression = "sipe(txl, prior=fsyn, same_sentence=true)", .trained = true},
+      {.expression = "sipe(t5(buckets=8, max_distance=16), coupling=additive)", .trained = true},
+      {.expression = "sipe(txl, inject=combined)", .trained = true, .averages = true},
+      {.expression = "sipe(none, coupling=bias)", .trained = true, .averages = true},
+      {.expression = "sipe(rope, prior=fsyn, coupling=bias)", .trained = true, .averages = true},
+      {.expression = "sipe(rope)", .trained = true},
+      {.expression = "sipe(rope(layout=interleaved, dim=4), prior=fsyn, bound=warp)", .head_dim = 6, .trained = true},
+      {.expression = "sipe(grape-m(axes=2, layout=interleaved))", .axes = 2, .trained = true},
+      {.expression = "sipe(dynamic(rope, factor=2))", .trained = true, .relative = false, .length_dependent = true},
+      {.expression = "sipe(yarn(rope, factor=4), coupling=prerot)", .trained = true},
+      {.expression = "sipe(rope(base=100, orientation=minus), coupling=pair)", .trained = true},
+      {.expression = "sipe(sinusoidal)", .trained = true, .relative = false, .absolute = true},
+      {.expression = "sipe(rope, prior=fsyn, inject=joint, fuse=mix)", .trained = true, .absolute = true},
+      {.expression = "sipe(alibi, mode=none)", .trained = true},
+
       {.expression = "rope + alibi"},
+      {.expression = "heads(sipe(alibi) * 2, sipe(rope) * 2)", .trained = true, .heads = {{4, 4}, {4, 2}}},
+      {.expression = "layers(sipe(t5(buckets=8, max_distance=16), coupling=sparse), rope)", .trained = true},
+      {.expression = "rope + sipe(none, coupling=bias)", .trained = true, .averages = true},
       {.expression = "tape(rope) + alibi", .trained = true, .carries = true},
       {.expression = "heads(tape(rope, gqa=shared) * 2, rope * 2)",
        .trained = true,
@@ -168,6 +194,7 @@ std::ostream& operator<<(std::ostream& out, const EncodingCase& one) {
   if (one.needs_causal) out << ", causal only";
   if (one.carries) out << ", carries a state";
   if (one.raw_keys) out << ", raw keys";
+  if (one.averages) out << ", averages";
   out << ", positions to " << one.farthest << ", heads";
   for (const HeadCounts& counts : one.heads) out << ' ' << counts.heads << ':' << counts.kv_heads;
   return out;

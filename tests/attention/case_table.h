@@ -30,6 +30,7 @@ struct EncodingCase {
   bool carries = false;           ///< a state goes from layer to layer; trained tensors that change it for the next
                                   ///< layer have no gradient in one call. Rows run with the states of positions
   bool raw_keys = false;          ///< a cache keeps its keys unturned although no frequency changes
+  bool averages = false;          ///< adds what attention averaged to the output
   double farthest = 2e6;          ///< largest position that it takes
   /// Query and key heads that the expression fits; none of its own, one group, several groups.
   std::vector<HeadCounts> heads = {{2, 2}, {4, 2}, {3, 1}, {1, 1}};

@@ -82,6 +82,15 @@ PlainCall plain_call(const Encoding& of_layer, const at::Tensor& q, const at::Te
   for (const double factor : of_layer.softmax_factors())
     call.scale.push_back(options.scale.value_or(factor / std::sqrt(static_cast<double>(call.head_dim))));
   for (const auto& [name, tensor] : options.parameters) call.parameters[name] = plain_values(tensor);
+  for (std::int64_t b = 0; b < call.rows && !of_layer.inputs().empty(); ++b) {
+    PlainInputs& row = call.inputs.emplace_back();
+    row.tokens = call.keys;
+    for (std::int64_t j = 0; j < call.keys; ++j)
+      row.exists.push_back(
+          j < length_of(call, b) &&
+          (call.key_documents.empty() || call.key_documents[static_cast<std::size_t>(b * call.keys + j)] != -1));
+    for (const std::string& name : of_layer.inputs()) row.values[name] = plain_values(options.named.at(name)[b]);
+  }
   return call;
 }
 
@@ -104,6 +113,9 @@ PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::i
   pair.layer = call.layer;
   pair.length = document_length(call, b, i);
   pair.scale = call.scale[static_cast<std::size_t>(h)];
+  pair.causal = call.causal;
+  if (!call.inputs.empty()) pair.inputs = &call.inputs[static_cast<std::size_t>(b)];
+  pair.query_token = own_token(call, b, i);
   const double factor = call.encoding->define_query_factor(pair.pq, h, call.layer);
   std::vector<std::int64_t> seen;
   std::vector<double> logits;
@@ -111,6 +123,7 @@ PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::i
     if (!plain_visible(call, b, i, j)) continue;
     pair.k = call.k.data() + ((b * call.key_heads + key_head) * call.keys + j) * call.head_dim;
     pair.pk = call.key_positions.data() + (b * call.keys + j) * call.axes;
+    pair.key_token = j;
     seen.push_back(j);
     logits.push_back(pair.scale * factor * call.encoding->define_product(pair, call.parameters) +
                      call.encoding->define_bias(pair, call.parameters) + (call.extra ? call.extra(b, h, i, j) : 0));
@@ -142,6 +155,10 @@ PlainRow plain_row(const PlainCall& call, std::int64_t b, std::int64_t h, std::i
     row.weights[static_cast<std::size_t>(seen[s])] = weight;
     const double* value = call.v.data() + ((b * call.key_heads + key_head) * call.keys + seen[s]) * call.value_dim;
     for (std::size_t c = 0; c < row.out.size(); ++c) row.out[c] += weight * value[c];
+    if (!call.encoding->traits().averages) continue;
+    pair.key_token = seen[s];
+    for (std::size_t c = 0; c < row.out.size(); ++c)
+      row.out[c] += weight * call.encoding->define_value(pair, static_cast<std::int64_t>(c), call.parameters);
   }
   return row;
 }

@@ -26,6 +26,7 @@ struct PlainCall {
   std::optional<std::int64_t> window;
   std::vector<double> scale;  ///< (Hq)
   PlainParameters parameters;
+  std::vector<PlainInputs> inputs;  ///< (B); empty = the encoding declares none
   /// Added to the logit of (row, head, query, key) where it is set: bias forms that belong to no encoding.
   std::function<double(std::int64_t, std::int64_t, std::int64_t, std::int64_t)> extra;
 };

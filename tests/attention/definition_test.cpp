@@ -57,6 +57,7 @@ RandomCall random_call(const EncodingCase& row, std::uint64_t seed, at::ScalarTy
     }
   }
   options.x = of_keys.x;
+  options.named = of_keys.named;
   if (below(3) == 0) options.scale = 0.3;
   // The definition is given what the door completes.
   const Sides sides = resolve_sides(call.q, call.k, options, call.subject->of_layer().traits());

@@ -37,6 +37,7 @@ struct Drawn {
     options.positions = at::arange(tokens, doubles()).view({1, tokens, 1}).expand({rows, tokens, 1});
     for (const ParameterInfo& info : encoding->parameters(0))
       options.parameters[info.name] = (at::randn(info.shape, doubles()) * 0.5).to(dtype);
+    options.named = draw_syntax(encoding->inputs(), rows, tokens);
   }
   at::Tensor& operator[](const std::string& name) { return options.parameters.at(name); }
   Attended full(Path path = Path::Reference) const {
@@ -67,6 +68,7 @@ struct Drawn {
     call.positions = options.positions.narrow(1, first, count);
     call.x = options.x.narrow(1, first, count);
     if (options.documents.defined()) call.documents = options.documents.narrow(1, first, count);
+    for (auto& [name, tensor] : call.named) tensor = tensor.narrow(1, first, count);
     return call;
   }
 };

@@ -27,19 +27,31 @@ std::string keys_cell(const NameInfo& info) {
 }
 
 /// Names of the trained tensors that a name has under its defaults or with one flag, word or number changed, without
-/// their prefix; of what takes a rotation, around a plain one.
+/// their prefix; of what takes a rotation, around a plain one; of what takes one of a list, around a term and around a
+/// rotation, with one or two changed.
 std::set<std::string> tensors_of(const NameInfo& info) {
   std::set<std::string> names;
   if (info.operand == Operand::Items) return names;
-  const std::string operand = info.operand == Operand::Rotary ? "rope" : "", before = operand.empty() ? "" : "rope, ";
-  std::vector<std::string> ways = {operand.empty() ? info.name : str(info.name, "(", operand, ")")};
-  const auto with = [&](const KeyInfo& key, const std::string& value) {
-    ways.push_back(str(info.name, "(", before, key.name, "=", value, ")"));
-  };
+  std::vector<std::string> changes;
   for (const KeyInfo& key : info.keys) {
-    if (key.type == KeyInfo::Type::Boolean) with(key, "true");
-    for (const std::string& word : key.words) with(key, word);
-    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0)) with(key, "4");
+    if (key.type == KeyInfo::Type::Boolean) changes.push_back(key.name + "=true");
+    for (const std::string& word : key.words) changes.push_back(str(key.name, "=", word));
+    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0)) changes.push_back(key.name + "=4");
+  }
+  std::vector<std::string> ways;
+  const bool listed = info.operand == Operand::Listed;
+  const std::vector<std::string> plain = {"alibi", "rope"};  // without trained tensors
+  for (const std::string& operand : info.operand == Operand::Rotary ? std::vector<std::string>{"rope"}
+                                    : listed                        ? plain
+                                                                    : std::vector<std::string>{""}) {
+    const std::string before = operand.empty() ? "" : operand + ", ";
+    ways.push_back(operand.empty() ? info.name : str(info.name, "(", operand, ")"));
+    for (const std::string& change : changes) ways.push_back(str(info.name, "(", before, change, ")"));
+    // Keys of what changes another encoding need each other.
+    for (std::size_t i = 0; listed && i < changes.size(); ++i)
+      for (std::size_t j = i + 1; j < changes.size(); ++j)
+        if (changes[i].substr(0, changes[i].find('=')) != changes[j].substr(0, changes[j].find('=')))
+          ways.push_back(str(info.name, "(", before, changes[i], ", ", changes[j], ")"));
   }
   for (const std::string& way : ways) try {
       for (const ParameterInfo& parameter : make_encoding(way, kModel)->parameters(0))
@@ -85,7 +97,10 @@ TEST(DocsNames, TableOfExpressionsAgreesWithTheRegistry) {
     const auto& row = rows[i];
     ASSERT_EQ(row.size(), 4u) << info.name;
     EXPECT_EQ(row[0], str("[`", info.name, "`](encodings/", info.page, ".md)"));
-    EXPECT_EQ(row[1], info.operand == Operand::None ? "" : info.operand == Operand::Rotary ? "a rotation" : "items");
+    EXPECT_EQ(row[1], info.operand == Operand::None     ? ""
+                      : info.operand == Operand::Rotary ? "a rotation"
+                      : info.operand == Operand::Listed ? "one encoding"
+                                                        : "items");
     EXPECT_EQ(row[2], keys_cell(info)) << info.name;
     std::set<std::string> tensors;
     for (const std::string& word : quoted(row[3]))

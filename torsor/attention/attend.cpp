@@ -299,6 +299,19 @@ Attended run_core(const CoreInput& input, Path path) {
   return reference_attention(input);
 }
 
+Attended ask_and_run(const Encoding& encoding, const Question& question, const at::Tensor& moved_keys,
+                     const at::Tensor& values, const AttendOptions& options) {
+  Attended attended = run_core(ask_for_core(encoding, question, moved_keys, values, options), options.path);
+  if (!attended.averages.defined()) return attended;
+  const at::Tensor added = encoding.after_attention(question, attended.averages);
+  if (!added.defined()) return attended;
+  if (added.sizes() != attended.out.sizes())
+    throw Error(str("attend: the averages add ", added.sizes(), " to an output of shape ", attended.out.sizes(),
+                    "; values must be as wide as a head"));
+  attended.out = attended.out + added.to(attended.out.scalar_type());
+  return attended;
+}
+
 Attended attend_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Encoding& whole,
                      const AttendOptions& options) {
   const std::shared_ptr<const Encoding> of_layer = whole.at_layer(std::max<std::int64_t>(options.layer, 0));
@@ -322,7 +335,7 @@ Attended attend_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   asking.state = of_queries(options.state, 2);
   for (const std::string& name : encoding.inputs()) asking.named[name] = of_queries(options.named.at(name), 1);
   const Question question = query_question(q, sides, kept, encoding, asking);
-  return run_core(ask_for_core(encoding, question, keys, arriving.v, asking), options.path);
+  return ask_and_run(encoding, question, keys, arriving.v, asking);
 }
 
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Encoding& encoding,

@@ -104,6 +104,10 @@ at::Tensor move_keys(const at::Tensor& keys, const Encoding& encoding, const Que
 CoreInput ask_for_core(const Encoding& encoding, const Question& question, const at::Tensor& moved_keys,
                        const at::Tensor& values, const AttendOptions& options);
 
+/// ask_for_core() computed, with what the averages add to it.
+Attended ask_and_run(const Encoding& encoding, const Question& question, const at::Tensor& moved_keys,
+                     const at::Tensor& values, const AttendOptions& options);
+
 Attended run_core(const CoreInput& input, Path path);
 
 }  // namespace torsor

@@ -398,8 +398,14 @@ BlockResult recomputed_block(const CoreInput& input, std::int64_t first_query, s
 /// Numbers that one pair costs at the widest moment of its evaluation, relative to its logit.
 std::int64_t numbers_per_pair(const CoreInput& input) {
   std::int64_t most = 1;
-  for (const BiasForm& bias : input.biases)
+  for (const BiasForm& bias : input.biases) {
     if (const PiecewiseForm* form = std::get_if<PiecewiseForm>(&bias.form)) most = std::max(most, form->w1.size(0) / 4);
+    // Sum and its gelu for each unit, once for all heads.
+    if (const FactorForm* form = std::get_if<FactorForm>(&bias.form); form && form->kind == FactorForm::Kind::Network)
+      most = std::max(most, 2 * form->weight.size(0) / input.q.size(1));
+    // Two products, two angles and their cosines and sines in float64, for each plane.
+    if (const StretchForm* form = std::get_if<StretchForm>(&bias.form)) most = std::max(most, 6 * form->width / 2);
+  }
   return most;
 }
 
@@ -414,7 +420,8 @@ std::int64_t reference_block(const CoreInput& input, const ReferenceLimits& limi
 Attended reference_attention(const CoreInput& input, const ReferenceLimits& limits) {
   const std::int64_t tq = input.q.size(2), block = reference_block(input, limits);
   const bool recompute =
-      at::GradMode::is_enabled() && input.q.size(0) * input.q.size(1) * input.k.size(2) * tq > limits.kept_numbers;
+      at::GradMode::is_enabled() &&
+      input.q.size(0) * input.q.size(1) * input.k.size(2) * tq * numbers_per_pair(input) > limits.kept_numbers;
   std::vector<at::Tensor> outs, lses, averages;
   std::int64_t first = 0;
   do {

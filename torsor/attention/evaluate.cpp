@@ -6,6 +6,7 @@
 #include "torsor/attention/plain.h"
 #include "torsor/base/error.h"
 #include "torsor/encoding/bias/bucket.h"
+#include "torsor/group/planes.h"
 
 namespace torsor {
 namespace {
@@ -136,6 +137,43 @@ class Evaluator {
 
   at::Tensor operator()(const FactorForm& form) const {
     const at::Tensor base = std::visit(*this, form.base->form);
+    return form.kind == FactorForm::Kind::Pairs ? times_pairs(base, form) : base * factor_of(form);
+  }
+
+  at::Tensor operator()(const StretchForm& form) const {
+    const auto planes = [&](const at::Tensor& tensor) {  // (B, H, T, planes) of both channels
+      const group::PlaneView view =
+          group::split_planes(tensor.narrow(3, form.offset, form.width).to(block_.dtype), form.layout, form.blocks);
+      return group::PlaneView{view.a.flatten(-2), view.b.flatten(-2)};
+    };
+    const std::int64_t heads = bias_.heads.size();
+    const auto of_heads = [&](const at::Tensor& tensor) {  // key heads, each once a query head
+      return tensor.size(1) == 1 || tensor.size(1) == heads ? tensor
+                                                            : tensor.repeat_interleave(heads / tensor.size(1), 1);
+    };
+    at::Tensor keys = keys_of(form.key, block_, 2);
+    if (!all_finite(keys)) keys = keys.masked_fill(at::isfinite(keys).logical_not(), 0);  // the product itself says NaN
+    const group::PlaneView q = planes(queries_of(form.query, block_, 2)), k = planes(of_heads(keys));
+    const auto pair = [](const at::Tensor& one, const at::Tensor& other) {
+      return one.unsqueeze(3) * other.unsqueeze(2);
+    };
+    const at::Tensor along = pair(q.a, k.a) + pair(q.b, k.b), across = pair(q.a, k.b) - pair(q.b, k.a);
+    // Phases in float64, as those of a rotation are.
+    const at::Tensor frequency = of_heads(form.frequency.to(at::kDouble).unsqueeze(0).unsqueeze(2));  // (1, H|1, 1, F)
+    const at::Tensor angle = distance().unsqueeze(-1) * frequency.unsqueeze(2);
+    const at::Tensor stretched = angle * factor_of(*form.factor).to(at::kDouble).unsqueeze(-1);
+    const at::Tensor cosine = (stretched.cos() - angle.cos()).to(block_.dtype),
+                     sine = (stretched.sin() - angle.sin()).to(block_.dtype);
+    return (along * cosine + across * sine).sum(-1) * form.weight;
+  }
+
+  at::Tensor operator()(const ContentForm&) const {
+    throw Error("a content position is evaluated after the other biases");
+  }
+
+ private:
+  /// (B, H|1, q, k) in the block's dtype; of every kind but Pairs.
+  at::Tensor factor_of(const FactorForm& form) const {
     at::Tensor factor, known;
     const at::Tensor left = queries_of(form.left, block_, 2);
     if (form.kind == FactorForm::Kind::Tag) {
@@ -145,9 +183,13 @@ class Evaluator {
           tag.clamp_min(0).unsqueeze(1).unsqueeze(1).expand({left.size(0), left.size(1), left.size(2), tag.size(1)});
       factor = 1 + left.gather(-1, index);
     } else {
-      const at::Tensor inner = at::matmul(left, keys_of(form.right, block_, 2).transpose(-1, -2));
-      factor = form.kind == FactorForm::Kind::Tanh ? 1 + per_head(form.beta, block_) * at::tanh(inner)
-                                                   : inner.clamp(-form.bound, form.bound).exp();
+      const at::Tensor right = keys_of(form.right, block_, 2);
+      const bool network = form.kind == FactorForm::Kind::Network;
+      const at::Tensor z =
+          network ? at::matmul(at::gelu(left.unsqueeze(3) + right.unsqueeze(2)), form.weight.to(left.scalar_type())) +
+                        form.level.to(left.scalar_type())
+                  : at::matmul(left, right.transpose(-1, -2));
+      factor = shaped(form, z);
     }
     if (form.group_query.defined()) {
       const at::Tensor i = queries_of(form.group_query, block_, 1).unsqueeze(-1),
@@ -156,14 +198,58 @@ class Evaluator {
       known = known.defined() ? known.logical_and(same) : same;
     }
     if (known.defined()) factor = at::where(known, factor, at::ones({}, factor.options()));
-    return base * factor.to(block_.dtype);
+    return factor.to(block_.dtype);
   }
 
-  at::Tensor operator()(const ContentForm&) const {
-    throw Error("a content position is evaluated after the other biases");
+  at::Tensor shaped(const FactorForm& form, const at::Tensor& z) const {
+    using Kind = FactorForm::Kind;
+    using Shape = FactorForm::Shape;
+    const Shape shape = form.kind == Kind::Tanh ? Shape::Tanh : form.kind == Kind::Exp ? Shape::Exp : form.shape;
+    const auto times_beta = [&](const at::Tensor& x) {
+      return form.beta.defined() ? per_head(form.beta, block_) * x : x;
+    };
+    switch (shape) {
+      case Shape::Tanh:
+        return 1 + times_beta(at::tanh(z));
+      case Shape::Exp:
+        return (form.kind == Kind::Exp ? z : times_beta(z)).clamp(-form.bound, form.bound).exp();
+      case Shape::Clamp:
+        return (1 + times_beta(z)).clamp_min(0);
+      case Shape::ClampedTanh:
+        return (1 + times_beta(at::tanh(z))).clamp_min(0);
+      case Shape::Linear:
+        break;
+    }
+    return 1 + times_beta(z);
   }
 
- private:
+  /// Where a pair is listed its base times 1 + value, elsewhere the base as it is: no array of factors is made.
+  at::Tensor times_pairs(const at::Tensor& base, const FactorForm& form) const {
+    const at::Tensor starts = form.pair_start.to(at::kCPU).contiguous(),
+                     all_keys = form.pair_key.to(at::kCPU).contiguous();
+    const std::int64_t rows = starts.size(0), q = block_.queries, k = block_.keys;
+    const std::int64_t* keys = all_keys.const_data_ptr<std::int64_t>();
+    std::vector<std::int64_t> places, pairs;  // in the block, counted over rows, queries and keys; among all pairs
+    for (std::int64_t b = 0; b < rows; ++b) {
+      const std::int64_t* start = starts.const_data_ptr<std::int64_t>() + b * starts.size(1) + block_.first_query;
+      for (std::int64_t i = 0; i < q; ++i)
+        for (std::int64_t pair = start[i]; pair < start[i + 1]; ++pair) {
+          const std::int64_t key = keys[pair] - block_.first_key;
+          if (key < 0 || key >= k) continue;
+          places.push_back((b * q + i) * k + key);
+          pairs.push_back(pair);
+        }
+    }
+    if (places.empty()) return base;
+    const auto index = [&](const std::vector<std::int64_t>& values) {
+      return at::tensor(values, at::TensorOptions(at::kLong)).to(base.device());
+    };
+    const at::Tensor flat = base.expand({rows, -1, -1, -1}).transpose(0, 1).reshape({base.size(1), rows * q * k});
+    const at::Tensor value = form.pair_value.index_select(0, index(pairs)).to(block_.dtype);
+    const at::Tensor place = index(places);
+    return flat.index_add(1, place, flat.index_select(1, place) * value).view({-1, rows, q, k}).transpose(0, 1);
+  }
+
   at::Tensor distance() const { return (query_.unsqueeze(-1) - key_.unsqueeze(-2)).unsqueeze(1); }
 
   void refuse_negative(const char* what) const {

@@ -268,7 +268,13 @@ CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const 
     nothing.layer = index;
     nothing.layers = options_.layers;
     nothing.x = at::zeros({options_.batch, 0, dimensions.width}, stored);
-    for (const std::string& name : encoding.inputs()) nothing.named[name] = at::zeros({options_.batch, 0}, stored);
+    // Their further shape comes from the question, where one was asked.
+    for (const std::string& name : encoding.inputs()) {
+      const auto found = options.named.find(name);
+      nothing.named[name] = found != options.named.end() && found->second.dim() >= 2
+                                ? found->second.narrow(1, 0, 0)
+                                : at::zeros({options_.batch, 0}, stored);
+    }
     Sides sides;
     sides.key.positions = view.positions;
     const at::Tensor q = at::zeros({options_.batch, dimensions.heads, 0, dimensions.head_dim}, stored);
@@ -326,7 +332,7 @@ Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const 
 
   const Question question = query_question(q, sides, held.kept, encoding, complete);
   const at::Tensor keys = held.keys.to(q.scalar_type());
-  return run_core(ask_for_core(encoding, question, keys, held.values.to(q.scalar_type()), complete), options.path);
+  return ask_and_run(encoding, question, keys, held.values.to(q.scalar_type()), complete);
 }
 
 Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,

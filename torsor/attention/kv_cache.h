@@ -50,7 +50,8 @@ class KvCache {
   std::int64_t bytes() const;
 
   /// Appends n tokens a row and attends from them: q (B, Hq, n, D), k and v (B, Hk, n, ...) before any move.
-  /// `options` speaks of the n new tokens: positions (B, n, axes), documents (B, n), x (B, n, C). Undefined positions
+  /// `options` speaks of the n new tokens: positions (B, n, axes), documents (B, n), x (B, n, C), named (B, n, ...).
+  /// Undefined positions
   /// go on from the row's last position by steps of one. `counts` (B) says how many of the n belong to each row
   /// (undefined = all); what a row's further queries answer has no meaning. Causal only.
   /// Throws Error and leaves the cache as it was when a row would grow past the capacity, a shape does not fit, or the

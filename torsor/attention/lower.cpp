@@ -227,11 +227,12 @@ class Lowering {
   }
 
   bool lower_form(const ContentForm&, LoweredBias&) { return false; }
+  bool lower_form(const StretchForm&, LoweredBias&) { return false; }
 
   bool lower_form(const FactorForm& form, LoweredBias& one) {
     const auto& base = form.base->form;
     if (std::holds_alternative<FactorForm>(base) || std::holds_alternative<PathForm>(base)) return false;
-    if (form.left.numel() == 0) return false;
+    if (form.kind == FactorForm::Kind::Pairs || form.left.numel() == 0) return false;
     kernel::Factor factor;
     factor.width = form.left.size(3);
     switch (form.kind) {
@@ -247,6 +248,8 @@ class Lowering {
         factor.kind = kernel::Factor::Kind::Exp;
         factor.bound = static_cast<float>(form.bound);
         break;
+      default:
+        return false;
     }
     if (form.group_query.defined()) {
       factor.query_groups = integers(hold(marks(form.group_query), at::kLong));

@@ -234,8 +234,10 @@ struct Mover {
   }
 
   at::Tensor operator()(const AddedVector& added) const {
-    return whole_width(added.heads,
-                       [&](const at::Tensor& own) { return own + added.vector.to(own.scalar_type()).unsqueeze(1); });
+    return whole_width(added.heads, [&](const at::Tensor& own) {
+      const at::Tensor vector = added.vector.to(own.scalar_type());
+      return own + (vector.dim() == 4 ? vector : vector.unsqueeze(1));
+    });
   }
 
   at::Tensor operator()(const Planes& planes) const {

@@ -9,8 +9,14 @@
 
 namespace torsor {
 
+/// The tensors of a factor but those of its base.
+template <class F>
+void visit_factor(FactorForm& form, const F& f) {
+  f(form.left), f(form.right), f(form.beta), f(form.weight), f(form.level), f(form.pair_value);
+}
+
 /// Calls `f(at::Tensor&)` on the tensors of a form; some may be undefined. The base of a factor is copied first, since
-/// it is shared.
+/// it is shared, and so is the factor of a stretch.
 template <class F>
 void visit_form(BiasForm& bias, const F& f) {
   std::visit(
@@ -34,12 +40,17 @@ void visit_form(BiasForm& bias, const F& f) {
           f(form.query), f(form.key), f(form.alpha);
         } else if constexpr (std::is_same_v<Form, ContentForm>) {
           f(form.query), f(form.table);
+        } else if constexpr (std::is_same_v<Form, StretchForm>) {
+          auto factor = std::make_shared<FactorForm>(*form.factor);
+          visit_factor(*factor, f);
+          form.factor = factor;
+          f(form.query), f(form.key), f(form.frequency);
         } else {
           static_assert(std::is_same_v<Form, FactorForm>);
           auto base = std::make_shared<BiasForm>(*form.base);
           visit_form(*base, f);
           form.base = base;
-          f(form.left), f(form.right), f(form.beta);
+          visit_factor(form, f);
         }
       },
       bias.form);

@@ -286,13 +286,11 @@ int run_record(const std::string& name, const CommonOptions& common) {
     throw Error(str("'", out, "' exists; replace it with --force"));
   ConformanceFile file = read_conformance(name);
   const Recorded recorded = record_missing(file);
-  for (const std::string& line : recorded.left_out) say(common, "left out: " + line);
   if (recorded.cases > 0 || out != name) write_file_atomic(out, conformance_text(file.json));
   if (common.json) {
     Json json;
     json["out"] = out;
     json["filled"] = recorded.cases;
-    json["left_out"] = recorded.left_out;
     std::cout << json_text(json, 1) << "\n";
   } else {
     std::cout << recorded.cases << " of " << file.cases.size() << " cases filled in, written to " << out << "\n";

@@ -45,6 +45,10 @@ class Parts : public Encoding {
       all.length_dependent |= one.length_dependent;
       all.content |= one.content;
       all.carries |= one.carries;
+      all.averages |= one.averages;
+      all.leaks |= one.leaks;
+      all.warm_start |= one.warm_start;
+      all.monotone |= one.monotone;
       if (all.whole.empty()) all.whole = one.whole;
       if (one.moved_width != 0) all.moved_width = one.moved_width;
       all.axes = std::max(all.axes, one.axes);
@@ -67,10 +71,19 @@ class Parts : public Encoding {
     return {all.begin(), all.end()};
   }
 
-  at::Tensor embedding(const Side& tokens, const NamedTensors& parameters) const override {
+  std::shared_ptr<const Encoding> without_inputs() const override {
+    bool any = false;
+    std::vector<Part> plain = parts_;
+    for (Part& part : plain)
+      if (EncodingPointer one = part.encoding->without_inputs()) any = true, part.encoding = std::move(one);
+    return any ? std::make_shared<Parts>(dimensions_, std::move(plain)) : nullptr;
+  }
+
+  at::Tensor embedding(const Side& tokens, const NamedTensors& parameters, const NamedTensors& named,
+                       const at::Tensor& x) const override {
     at::Tensor sum;
     for (const Part& part : parts_) {
-      const at::Tensor one = part.encoding->embedding(tokens, parameters);
+      const at::Tensor one = part.encoding->embedding(tokens, parameters, named, x);
       if (one.defined()) sum = sum.defined() ? sum + one : one;
     }
     return sum;
@@ -130,7 +143,7 @@ class Parts : public Encoding {
     return all;
   }
 
-  // At most one part carries: make_sum and make_heads see to it.
+  // At most one part carries or averages: make_sum and make_heads see to it.
   std::optional<Carried> carried(const Question& question) const override {
     for (const Part& part : parts_) {
       std::optional<Carried> one = part.encoding->carried(view(question, part));
@@ -153,6 +166,19 @@ class Parts : public Encoding {
       return part.encoding->after_layer(
           view(question, part),
           narrow ? averages.narrow(1, part.first_head, part.encoding->dimensions().heads) : averages, mlp_output);
+    }
+    return {};
+  }
+
+  at::Tensor after_attention(const Question& question, const at::Tensor& averages) const override {
+    for (const Part& part : parts_) {
+      if (!part.encoding->traits().averages) continue;
+      if (whole(part)) return part.encoding->after_attention(question, averages);
+      const std::int64_t heads = part.encoding->dimensions().heads;
+      const at::Tensor own =
+          part.encoding->after_attention(view(question, part), averages.narrow(1, part.first_head, heads));
+      if (!own.defined()) return own;
+      return at::constant_pad_nd(own, {0, 0, 0, 0, part.first_head, dimensions_.heads - part.first_head - heads});
     }
     return {};
   }
@@ -204,6 +230,20 @@ class Parts : public Encoding {
     for (const Part& part : parts_)
       if (holds(part, pair.head)) product += part.encoding->define_product(seen(pair, part), parameters) - plain;
     return product;
+  }
+
+  double define_token_embedding(const PlainToken& token, std::int64_t channel,
+                                const PlainParameters& parameters) const override {
+    double sum = 0;
+    for (const Part& part : parts_) sum += part.encoding->define_token_embedding(token, channel, parameters);
+    return sum;
+  }
+
+  double define_value(const PlainPair& pair, std::int64_t channel, const PlainParameters& parameters) const override {
+    double sum = 0;
+    for (const Part& part : parts_)
+      if (holds(part, pair.head)) sum += part.encoding->define_value(seen(pair, part), channel, parameters);
+    return sum;
   }
 
   double define_query_factor(const double* pq, std::int64_t head, std::int64_t layer) const override {
@@ -329,6 +369,13 @@ class Layers : public Encoding {
       for (std::string& name : one->inputs()) all.insert(std::move(name));
     return {all.begin(), all.end()};
   }
+  std::shared_ptr<const Encoding> without_inputs() const override {
+    bool any = false;
+    std::vector<EncodingPointer> plain = pattern_;
+    for (EncodingPointer& one : plain)
+      if (EncodingPointer inner = one->without_inputs()) any = true, one = std::move(inner);
+    return any ? std::make_shared<Layers>(dimensions_, std::move(plain)) : nullptr;
+  }
   CacheContract cache(std::int64_t layer) const override { return at_layer(layer)->cache(layer); }
   std::optional<RotationInfo> rotation(double length, const PlainParameters& parameters) const override {
     return pattern_.front()->rotation(length, parameters);
@@ -368,6 +415,9 @@ void refuse_two_carriers(const std::vector<EncodingPointer>& parts) {
   const auto carries = [](const EncodingPointer& part) { return part->traits().carries; };
   if (std::count_if(parts.begin(), parts.end(), carries) > 1)
     throw UsageError("two terms carry a position state from layer to layer: one model has one, so one term may");
+  const auto averages = [](const EncodingPointer& part) { return part->traits().carries || part->traits().averages; };
+  if (std::count_if(parts.begin(), parts.end(), averages) > 1)
+    throw UsageError("two terms have attention average something along: one call averages one thing, so one term may");
 }
 
 }  // namespace
@@ -421,6 +471,9 @@ EncodingPointer make_heads(std::vector<EncodingPointer> parts, const Dimensions&
 }
 
 EncodingPointer make_layers(std::vector<EncodingPointer> pattern, const Dimensions& dimensions) {
+  for (const EncodingPointer& one : pattern)
+    if (one->traits().absolute)
+      throw UsageError("layers: what adds to the token embedding stands before all layers and cannot be one of them");
   // One state goes through all layers: it starts once.
   std::optional<RotationInfo> start;
   for (const EncodingPointer& one : pattern) {

@@ -4,7 +4,7 @@
 //   2  how do q and k move?                               moves(), decays()
 //   3  what scales the logit?                             softmax_factor(), logit_scales()
 //   4  what is added to the logit?                        biases()
-//   5  what does attention carry along, what becomes of it?   carried(), after_layer()
+//   5  what does attention carry along, what becomes of it?   carried(), after_layer(), after_attention()
 //   6  what must a KV cache keep?                         cache(), arrive()
 //
 // docs/contract.md holds the reasons, and the contract tried on paper against every planned encoding.
@@ -120,6 +120,10 @@ struct Traits {
   bool length_dependent = false;   ///< frequencies depend on the length of the sequence
   bool content = false;            ///< reads q, k, v or x
   bool carries = false;            ///< answers question 5: a position state goes from layer to layer
+  bool averages = false;           ///< answers question 5: averages become a part of the attention output
+  bool leaks = false;              ///< its per-token inputs tell a token of later ones (a parse of whole sentences)
+  bool warm_start = false;         ///< with its first values it answers what without_inputs() answers
+  bool monotone = false;           ///< where tokens bring equal inputs, what falls with the distance still does
   std::int64_t axes = 1;           ///< axes that the positions must have
   std::int64_t moved_width = 0;    ///< channels of a head after the moves, where they are others; 0 = head_dim
   std::string whole;               ///< why it cannot be a part of a head mixture; empty = it can
@@ -128,6 +132,13 @@ struct Traits {
 
 /// Plain float64 values of trained tensors, for the definitions.
 using PlainParameters = std::map<std::string, std::vector<double>>;
+
+/// What the tokens of one row bring beside their contents (Question::named) in plain numbers, for the definitions.
+struct PlainInputs {
+  std::int64_t tokens = 0;
+  std::vector<bool> exists;                           ///< (tokens) false = padding, or past the row's length
+  std::map<std::string, std::vector<double>> values;  ///< (tokens, ...) each
+};
 
 /// One query-key pair in plain numbers, for the definitions.
 struct PlainPair {
@@ -139,6 +150,18 @@ struct PlainPair {
   std::int64_t layer = 0;
   double length = 0;  ///< T of the document: its largest key position + 1
   double scale = 1;
+  bool causal = true;
+  const PlainInputs* inputs = nullptr;  ///< of the row; nullptr where the encoding declares none
+  std::int64_t query_token = 0;         ///< the query's own token and the key in the row
+  std::int64_t key_token = 0;
+};
+
+/// One token for define_embedding().
+struct PlainToken {
+  double position = 0;                  ///< axis 0
+  const double* x = nullptr;            ///< width values of its embedding; nullptr where nobody reads it
+  const PlainInputs* inputs = nullptr;  ///< of its row, and its place in it
+  std::int64_t index = 0;
 };
 
 /// A query and the tokens that it sees in plain numbers, for definitions that run over tokens.
@@ -186,9 +209,16 @@ class Encoding {
   virtual std::vector<ParameterInfo> parameters(std::int64_t /*layer*/) const { return {}; }
   /// Names of the per-token inputs that questions read from `named`.
   virtual std::vector<std::string> inputs() const { return {}; }
+  /// What is left where no token brings any of the inputs(), with a part of the same trained tensors; null = nothing
+  /// is known of it.
+  virtual std::shared_ptr<const Encoding> without_inputs() const { return nullptr; }
 
-  /// 1. (B, T, C), added to the token embedding; undefined = nothing. Throws when a position has no vector.
-  virtual at::Tensor embedding(const Side& /*tokens*/, const NamedTensors& /*parameters*/) const { return {}; }
+  /// 1. (B, T, C), added to the token embedding `x` (B, T, C), which may be undefined where nobody reads it; undefined
+  /// = nothing. `named` holds the inputs() of the tokens. Throws when a position has no vector.
+  virtual at::Tensor embedding(const Side& /*tokens*/, const NamedTensors& /*parameters*/,
+                               const NamedTensors& /*named*/ = {}, const at::Tensor& /*x*/ = {}) const {
+    return {};
+  }
 
   /// 2. Moves of one side, in order. For Role::Key the answer is for question.key's tokens, for Role::Query for
   /// question.query's. When the cache contract keeps rotated keys, a key's move may read its own token only.
@@ -217,6 +247,10 @@ class Encoding {
     return {};
   }
 
+  /// What the averages (B, Hq, Tq, Dw) of the carried values add to the attention output (B, Hq, Tq, Dv), before it is
+  /// projected; undefined = nothing. Asked about the queries, where traits().averages says so.
+  virtual at::Tensor after_attention(const Question&, const at::Tensor& /*averages*/) const { return {}; }
+
   /// 6. What a cache keeps of a layer, and what it can do.
   virtual CacheContract cache(std::int64_t /*layer*/) const { return {}; }
   /// Per-token tensors, token axis 2 (B, heads, tokens, ...), of the arriving tokens, which later questions read back
@@ -240,12 +274,19 @@ class Encoding {
   virtual double define_embedding(double /*position*/, std::int64_t /*channel*/, const PlainParameters&) const {
     return 0;
   }
+  /// The same of a token with its inputs.
+  virtual double define_token_embedding(const PlainToken& token, std::int64_t channel,
+                                        const PlainParameters& parameters) const {
+    return define_embedding(token.position, channel, parameters);
+  }
   /// The moved product of q and k (Transformer-XL's terms included), without the scale.
   virtual double define_product(const PlainPair& pair, const PlainParameters&) const;
   virtual double define_query_factor(const double* /*pq*/, std::int64_t /*head*/, std::int64_t /*layer*/) const {
     return 1;
   }
   virtual double define_bias(const PlainPair&, const PlainParameters&) const { return 0; }
+  /// What is added to channel `channel` of the value of the key.
+  virtual double define_value(const PlainPair&, std::int64_t /*channel*/, const PlainParameters&) const { return 0; }
   /// Adds what depends on the tokens between key and query to the `logits` of tokens.seen.
   virtual void define_path(std::vector<double>& /*logits*/, const PlainTokens& /*tokens*/,
                            const PlainParameters&) const {}

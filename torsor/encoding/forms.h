@@ -53,10 +53,11 @@ struct Decay {
   at::Tensor rate;  ///< (planes) float64
 };
 
-/// A vector a head that is added to every query (or key), before any plane turns (Transformer-XL's u).
+/// A vector a head that is added to every query (or key), before any plane turns (Transformer-XL's u): one for all
+/// tokens, or one a token.
 struct AddedVector {
   HeadRange heads;
-  at::Tensor vector;  ///< (H, D)
+  at::Tensor vector;  ///< (H, D), or (B|1, H, T, D) for the tokens of the side; of keys, H counts key heads
 };
 
 /// exp(turn L) with L = sum_i frequency_i (a_i b_i^T - b_i a_i^T): a rotation in the span of the generator, the
@@ -189,27 +190,57 @@ struct ContentForm {
 
 struct BiasForm;
 
-/// A multiplier of one form, exactly 1 where a token has no tag or the groups (sentences) differ.
+/// A multiplier of one form, exactly 1 where a token has no tag or the groups (sentences) differ. The kinds from
+/// Product on are computed on the reference path alone.
 struct FactorForm {
   enum class Kind {
-    Tag,   ///< 1 + left[i, tag_j]
-    Tanh,  ///< 1 + beta tanh <left_i, right_j>
-    Exp    ///< exp(clamp(<left_i, right_j>, -bound, bound))
+    Tag,      ///< 1 + left[i, tag_j]
+    Tanh,     ///< 1 + beta tanh <left_i, right_j>
+    Exp,      ///< exp(clamp(<left_i, right_j>, -bound, bound))
+    Product,  ///< shape of z = <left_i, right_j>
+    Network,  ///< shape of z = <weight, gelu(left_i + right_j)> + level
+    Pairs     ///< 1 + pair_value where the pair is listed, else 1
+  };
+  /// What becomes of a pair's z.
+  enum class Shape {
+    Linear,      ///< 1 + beta z
+    Tanh,        ///< 1 + beta tanh z
+    Exp,         ///< exp(clamp(beta z, -bound, bound))
+    Clamp,       ///< max(1 + beta z, 0)
+    ClampedTanh  ///< max(1 + beta tanh z, 0)
   };
   Kind kind = Kind::Tag;
+  Shape shape = Shape::Linear;  ///< for Product and Network
   std::shared_ptr<const BiasForm> base;
   at::Tensor left;                    ///< (B, H|1, Tq, tags or R)
-  at::Tensor right;                   ///< (B, H|1, Tk, R) for Tanh and Exp
+  at::Tensor right;                   ///< (B, H|1, Tk, R) for all but Tag and Pairs
   at::Tensor tag;                     ///< (B, Tk) int64, -1 where there is none; for Tag
-  at::Tensor beta;                    ///< (H) for Tanh
+  at::Tensor beta;                    ///< (H) for Tanh, Product and Network; undefined = 1 (not for Tanh)
   double bound = 2;                   ///< for Exp
+  at::Tensor weight, level;           ///< (R), (1) for Network
+  at::Tensor pair_start;              ///< (B * Tq + 1) int64: query i of row b has the pairs [b Tq + i], for Pairs
+  at::Tensor pair_key;                ///< (pairs) int64: their keys, each once a query
+  at::Tensor pair_value;              ///< (pairs)
   at::Tensor group_query, group_key;  ///< (B, T) int64, -1 = none; undefined = all tokens are of one group
+};
+
+/// What <q_i, k_j> gains when each plane's angle n w becomes n w F_ij, F a factor (which has no base):
+///   weight * sum over planes (q_a k_a + q_b k_b)(cos(n w F) - cos(n w)) + (q_a k_b - q_b k_a)(sin(n w F) - sin(n w))
+/// F does not fall into a part of the query and one of the key, so this costs a number a pair and plane.
+struct StretchForm {
+  at::Tensor query;      ///< (B, H, Tq, D) before any plane turns
+  at::Tensor key;        ///< (B, G, Tk, D), G the key heads of the range
+  at::Tensor frequency;  ///< (1 or G, planes) float64, radians a position
+  Layout layout = Layout::Half;
+  std::int64_t offset = 0, width = 0, blocks = 1;  ///< as in Planes
+  double weight = 1;
+  std::shared_ptr<const FactorForm> factor;
 };
 
 struct BiasForm {
   HeadRange heads;
   std::variant<LinearForm, TableForm, LogForm, PowerForm, CosineForm, PiecewiseForm, PotentialForm, GatedForm, PathForm,
-               ProductForm, ContentForm, FactorForm>
+               ProductForm, ContentForm, FactorForm, StretchForm>
       form;
 };
 

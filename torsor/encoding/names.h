@@ -31,5 +31,6 @@ NameInfo grape_a_name();
 NameInfo grape_ap_name();
 NameInfo grape_m_name();
 NameInfo tape_name();
+NameInfo sipe_name();
 
 }  // namespace torsor

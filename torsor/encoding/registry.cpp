@@ -102,33 +102,44 @@ class Checker {
       for (Item& item : term.operands) {
         for (Term& inner : item.expression.terms) {
           check(inner, &term);
-          if (find_name(inner.name)->absolute)
+          if (find_name(core(inner).name)->absolute)
             fail(inner.column, str("'", inner.name, "' adds to the token embedding, which has no heads or layers"));
         }
         check_sum(item.expression);
       }
       return;
     }
-    const auto rotary_names = [] {
+    const bool listed = info.operand == Operand::Listed;
+    const auto fits = [&](const NameInfo& one) {
+      return listed ? std::find(info.operands.begin(), info.operands.end(), one.name) != info.operands.end()
+                    : one.rotary;
+    };
+    const auto names = [&] {
       std::string text;
       for (const NameInfo& one : registry())
-        if (one.rotary) text += (text.empty() ? "" : ", ") + one.name;
+        if (fits(one)) text += (text.empty() ? "" : ", ") + one.name;
       return text;
     };
     if (term.operands.size() != 1)
-      fail(term.column,
-           str("'", term.name, "' takes one rotary operand (", rotary_names(), "), found ", term.operands.size()));
+      fail(term.column, str("'", term.name, "' takes one ", listed ? "" : "rotary ", "operand (", names(), "), found ",
+                            term.operands.size()));
     Item& item = term.operands.front();
     if (item.count != 1)
       fail(term.column, str("a count has no meaning inside '", term.name, "', only inside heads and layers"));
     if (item.expression.terms.size() != 1)
-      fail(item.expression.terms[1].column, str("'", term.name, "' takes one rotary term, not a sum"));
+      fail(item.expression.terms[1].column,
+           str("'", term.name, "' takes one ", listed ? "" : "rotary ", "term, not a sum"));
     Term& inner = item.expression.terms.front();
-    const NameInfo& inner_info = info_of(inner);
-    if (!inner_info.rotary)
-      fail(inner.column,
-           str("'", term.name, "' takes a rotary encoding (", rotary_names(), "), not '", inner.name, "'"));
+    if (!fits(info_of(inner)))
+      fail(inner.column, str("'", term.name, "' takes ", listed ? "one of " : "a rotary encoding (", names(),
+                             listed ? "" : ")", ", not '", inner.name, "'"));
     check(inner, &term);
+  }
+
+  /// The term that stands for the position: where another is listed to stand around it, the inner one.
+  static const Term& core(const Term& term) {
+    return find_name(term.name)->operand == Operand::Listed ? core(term.operands.front().expression.terms.front())
+                                                            : term;
   }
 
   std::string key_list(const NameInfo& info) const {
@@ -238,15 +249,15 @@ class Checker {
     const Term* absolute = nullptr;
     const Term* unturned = nullptr;
     for (const Term& term : expression.terms) {
-      const NameInfo& info = *find_name(term.name);
-      if (info.alone && expression.terms.size() > 1)
+      const NameInfo& info = *find_name(core(term).name);
+      if (find_name(term.name)->alone && expression.terms.size() > 1)
         fail(term.column, str("'", term.name, "' has no meaning in a sum; leave it out"));
       if (info.absolute) absolute = &term;
       if (info.no_rotation) unturned = &term;
       if (!rotates(term)) continue;
       if (rotation && (whole_head(*rotation) || whole_head(term)))
         fail(term.column, str("two rotations on the same planes: '", rotation->name, "' and '", term.name,
-                              find_name(rotation->name)->turns || find_name(term.name)->turns
+                              find_name(core(*rotation).name)->turns || info.turns
                                   ? "'; one of them turns the whole head"
                                   : "'; give them different spans with dim= and part="));
       rotation = &term;
@@ -291,7 +302,7 @@ class Maker {
     const int number = ++seen_[term.name];
     MakeRequest request{
         term, Settings(term, info.keys), dimensions, number == 1 ? term.name : str(term.name, "#", number), {}};
-    if (info.operand == Operand::Rotary)
+    if (info.operand == Operand::Rotary || info.operand == Operand::Listed)
       request.operands.push_back(leaf(term.operands.front().expression.terms.front(), dimensions));
     return info.make(request);
   }
@@ -305,7 +316,7 @@ std::vector<NameInfo> all_names() {
       ntk_name(),     ntk_by_parts_name(), dynamic_name(), yarn_name(), longrope_name(), llama3_name(),
       logn_name(),    llama4_scale_name(), alibi_name(),   t5_name(),   kerple_name(),   sandwich_name(),
       fire_name(),    cope_name(),         txl_name(),     fox_name(),  grape_a_name(),  grape_ap_name(),
-      grape_m_name(), tape_name(),
+      grape_m_name(), tape_name(),         sipe_name(),
   };
   NameInfo heads;
   heads.name = "heads";

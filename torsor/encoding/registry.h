@@ -55,8 +55,8 @@ struct MakeRequest {
       operands;  ///< the made operand of a scaling (heads and layers are made elsewhere)
 };
 
-/// Who may stand inside a name's brackets.
-enum class Operand { None, Rotary, Items };
+/// Who may stand inside a name's brackets: nobody, one rotation, one of the names of a list, items with counts.
+enum class Operand { None, Rotary, Listed, Items };
 
 struct NameInfo {
   std::string name;
@@ -65,8 +65,9 @@ struct NameInfo {
   std::string source;   ///< paper and equation
   std::string page;     ///< file name under docs/encodings
   Operand operand = Operand::None;
-  bool rotary = false;  ///< may stand inside a scaling
-  bool turns = false;   ///< a rotation of the whole head that no scaling takes
+  std::vector<std::string> operands = {};  ///< for Operand::Listed: the names that may stand inside
+  bool rotary = false;                     ///< may stand inside a scaling
+  bool turns = false;                      ///< a rotation of the whole head that no scaling takes
   std::vector<KeyInfo> keys;
   std::function<std::unique_ptr<Encoding>(MakeRequest&)> make;
   bool absolute = false;     ///< adds to the embedding: stands beside a rotation only with allow=absolute on it

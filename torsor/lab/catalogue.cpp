@@ -96,13 +96,20 @@ Json key_to_json(const KeyInfo& key) {
   return json;
 }
 
-/// An expression of the name with what it cannot do without, and one key more.
-Expression example(const NameInfo& info, const Argument* extra) {
+/// Encodings without trained tensors that may stand inside, so that all those seen are the name's own.
+std::vector<std::string> example_operands(const NameInfo& info) {
+  if (info.operand == Operand::Rotary) return {"rope"};
+  if (info.operand == Operand::Listed) return {"alibi", "rope"};
+  return {""};
+}
+
+/// An expression of the name around `operand` with what it cannot do without, and `extra` keys.
+Expression example(const NameInfo& info, const std::string& operand, const std::vector<Argument>& extra) {
   Term term;
   term.name = info.name;
-  if (info.operand == Operand::Rotary) {
+  if (!operand.empty()) {
     Term inner;
-    inner.name = "rope";
+    inner.name = operand;
     term.operands.push_back(Item{Expression{{inner}, ""}, 1});
   }
   for (const KeyInfo& key : info.keys)
@@ -110,26 +117,46 @@ Expression example(const NameInfo& info, const Argument* extra) {
       term.arguments.push_back({key.name, key.type == KeyInfo::Type::List
                                               ? Value(std::vector<double>(kHeadDim / 2, 1.0))
                                               : Value(kExampleFactor)});
-  if (extra != nullptr) term.arguments.push_back(*extra);
+  term.arguments.insert(term.arguments.end(), extra.begin(), extra.end());
   return parse(print(Expression{{term}, ""}));
 }
 
-std::shared_ptr<const Encoding> made(const NameInfo& info, const Argument* extra = nullptr) {
-  return make_encoding(example(info, extra), example_dimensions());
+std::shared_ptr<const Encoding> made(const NameInfo& info, const std::string& operand,
+                                     const std::vector<Argument>& extra = {}) {
+  return make_encoding(example(info, operand, extra), example_dimensions());
+}
+
+/// Every key with each of its values that may bring tensors.
+std::vector<Argument> changes_of(const NameInfo& info) {
+  std::vector<Argument> all;
+  for (const KeyInfo& key : info.keys) {
+    std::vector<Value> others;
+    if (key.type == KeyInfo::Type::Boolean) others.emplace_back(!std::get<bool>(key.fallback));
+    for (const std::string& word : key.words) others.emplace_back(word);
+    // A number that is off at 0 may bring tensors when it is on (rank).
+    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0)) others.emplace_back(kExampleFactor);
+    for (const Value& other : others)
+      if (other != key.fallback) all.push_back({key.name, other});
+  }
+  return all;
 }
 
 /// The tensors under the defaults, and those that one changed key brings: "gate=k or qk".
 Json trained_tensors(const NameInfo& info, const Encoding& plain) {
   Json all = Json::array();
-  const auto add = [&](const Encoding& encoding, const KeyInfo* key, const std::string& value) {
+  const auto add = [&](const Encoding& encoding, const std::string& key, const std::string& value) {
     for (const ParameterInfo& parameter : encoding.parameters(kLayer)) {
       const auto known =
           std::find_if(all.begin(), all.end(), [&](const Json& one) { return one["name"] == parameter.name; });
-      const Json with = key == nullptr ? Json(nullptr) : Json(str(key->name, '=', value));
+      const Json with = key.empty() ? Json(nullptr) : Json(str(key, '=', value));
       if (known != all.end()) {
         Json& text = (*known)["with"];
-        if (key != nullptr && text.is_string() && text.get<std::string>().starts_with(key->name + "="))
-          text = str(text.get<std::string>(), " or ", value);
+        const std::string old = text.is_string() ? text.get<std::string>() : "";
+        // Around another encoding the same value says nothing new.
+        const bool there = old.ends_with("=" + value) || old.ends_with(" or " + value) ||
+                           old.find(" or " + value + " or ") != std::string::npos ||
+                           old.find("=" + value + " or ") != std::string::npos;
+        if (!key.empty() && old.starts_with(key + "=") && !there) text = str(old, " or ", value);
         continue;
       }
       Json json;
@@ -143,23 +170,25 @@ Json trained_tensors(const NameInfo& info, const Encoding& plain) {
       all.push_back(json);
     }
   };
-  add(plain, nullptr, "");
-  for (const KeyInfo& key : info.keys) {
-    std::vector<Value> others;
-    if (key.type == KeyInfo::Type::Boolean) others.emplace_back(!std::get<bool>(key.fallback));
-    for (const std::string& word : key.words) others.emplace_back(word);
-    // A number that is off at 0 may bring tensors when it is on (rank).
-    if (key.type == KeyInfo::Type::Integer && key.fallback == Value(0.0)) others.emplace_back(kExampleFactor);
-    for (const Value& other : others) {
-      if (other == key.fallback) continue;
-      const Argument changed{key.name, other};
-      try {
-        add(*made(info, &changed), &key, print(other));
-      } catch (const UsageError&) {
-        // Such a word needs another key beside it.
-      }
+  add(plain, "", "");
+  const std::vector<Argument> changes = changes_of(info);
+  const auto try_with = [&](const std::string& operand, const std::vector<Argument>& extra) {
+    try {
+      const Argument& last = extra.back();
+      const std::string before = extra.size() > 1 ? str(extra[0].key, '=', print(extra[0].value), ", ") : "";
+      add(*made(info, operand, extra), before + last.key, print(last.value));
+    } catch (const UsageError&) {
+      // Such a word needs another key beside it, or another encoding inside.
     }
-  }
+  };
+  for (const std::string& operand : example_operands(info))
+    for (const Argument& change : changes) try_with(operand, {change});
+  // What changes another encoding has keys that need each other.
+  if (info.operand == Operand::Listed)
+    for (const std::string& operand : example_operands(info))
+      for (std::size_t i = 0; i < changes.size(); ++i)
+        for (std::size_t j = i + 1; j < changes.size(); ++j)
+          if (changes[i].key != changes[j].key) try_with(operand, {changes[i], changes[j]});
   return all;
 }
 
@@ -171,16 +200,19 @@ Json entry(const NameInfo& info) {
   json["source"] = info.source;
   json["keys"] = Json::array();
   for (const KeyInfo& key : info.keys) json["keys"].push_back(key_to_json(key));
-  json["takes"] = info.operand == Operand::Rotary  ? Json("one rotary encoding")
-                  : info.operand == Operand::Items ? Json("encodings with counts")
-                                                   : Json(nullptr);
+  std::string listed;
+  for (const std::string& name : info.operands) listed += (listed.empty() ? "one of " : ", ") + name;
+  json["takes"] = info.operand == Operand::Rotary   ? Json("one rotary encoding")
+                  : info.operand == Operand::Listed ? Json(listed)
+                  : info.operand == Operand::Items  ? Json("encodings with counts")
+                                                    : Json(nullptr);
   if (info.operand == Operand::Items) {
     for (const char* key : {"trained", "bias_forms", "rotates", "adds_to_embedding", "relative", "length_dependent",
                             "reads_content", "cache"})
       json[key] = nullptr;
     return json;
   }
-  const std::shared_ptr<const Encoding> encoding = made(info);
+  const std::shared_ptr<const Encoding> encoding = made(info, example_operands(info).front());
   json["trained"] = trained_tensors(info, *encoding);
   const Traits traits = encoding->traits();
   json["bias_forms"] = traits.forms;

@@ -56,12 +56,8 @@ NamedTensors compute_case(const ConformanceCase& c, const Encoding& encoding, at
 NamedTensors compute_through_cache(const ConformanceCase& c, std::shared_ptr<const Encoding> encoding,
                                    at::ScalarType dtype, std::int64_t tokens, const AfterMoves& after_moves = {});
 
-/// Why this version cannot compute a case ("this version has no encoding 'fox'"); empty when it can.
-std::string not_in_this_version(const ConformanceCase& c);
-
 struct Recorded {
-  std::int64_t cases = 0;             ///< cases that were filled in
-  std::vector<std::string> left_out;  ///< "ID: why"
+  std::int64_t cases = 0;  ///< cases that were filled in
 };
 
 /// Adds to file.json what the cases' outputs lack, computed in float64 on the reference path; nothing there changes.

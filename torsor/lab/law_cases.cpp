@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "torsor/encoding/syntax/sipe.h"
 #include "torsor/lab/law_measures.h"
 #include "torsor/model/fused.h"
 
@@ -39,23 +40,27 @@ at::Tensor Tester::normal(const std::vector<std::int64_t>& shape) {
 
 /// A first value with some noise: tables that start at zero would make every law hold.
 at::Tensor Tester::draw(const ParameterInfo& info) {
-  at::Tensor tensor = normal(info.shape) * 0.1;
+  const at::Tensor noise = normal(info.shape) * 0.1;
+  return noise + first_value(info);
+}
+
+at::Tensor Tester::first_value(const ParameterInfo& info) {
   switch (info.initial.kind) {
     case Initial::Kind::Constant:
-      return tensor + info.initial.a;
+      return at::full(info.shape, info.initial.a, at::kDouble);
     case Initial::Kind::Normal:
-      return tensor + info.initial.a + info.initial.b * normal(info.shape);
+      return info.initial.a + info.initial.b * normal(info.shape);
     case Initial::Kind::Uniform: {
       const at::Tensor uniform = at::empty(info.shape, at::kDouble);
       double* values = uniform.data_ptr<double>();
       for (std::int64_t i = 0; i < uniform.numel(); ++i)
         values[i] = info.initial.a + (info.initial.b - info.initial.a) * random.uniform();
-      return tensor + uniform;
+      return uniform;
     }
     case Initial::Kind::Values:
-      return tensor + at::tensor(info.initial.values, at::kDouble).view(info.shape);
+      break;
   }
-  return tensor;
+  return at::tensor(info.initial.values, at::kDouble).view(info.shape);
 }
 
 at::Tensor Tester::counted(std::int64_t batch, std::int64_t tokens) const {
@@ -77,8 +82,35 @@ ConformanceCase Tester::attention_case(std::int64_t batch, std::int64_t tokens) 
   c.layer = number;
   c.layers = layers;
   if (layer->traits().carries) c.mlp_out = normal({batch, tokens, d.width});
+  c.named = drawn_inputs(batch, tokens);
   if (state_heads > 0) c.state = normal({batch, state_heads, tokens, state_width});
   return c;
+}
+
+/// Syntax of tokens whose arcs lead back to tokens of the same row.
+NamedTensors Tester::drawn_inputs(std::int64_t batch, std::int64_t tokens) {
+  NamedTensors named;
+  const auto below = [&](const std::vector<std::int64_t>& shape, std::int64_t end) {
+    const at::Tensor tensor = at::empty(shape, at::kDouble);
+    double* values = tensor.data_ptr<double>();
+    for (std::int64_t i = 0; i < tensor.numel(); ++i)
+      values[i] = std::floor(random.uniform() * static_cast<double>(end));
+    return tensor;
+  };
+  for (const std::string& name : whole->inputs()) {
+    if (name == kSyntaxTags) {
+      named[name] = at::stack({below({batch, tokens}, 3), below({batch, tokens}, 6)}, 2);
+    } else if (name == kSyntaxVectors) {
+      named[name] = normal({batch, tokens, kSyntaxVectorWidth}) * below({batch, tokens, 1}, 3).clamp_max(1);
+    } else if (name == kSyntaxSentences) {
+      named[name] = below({batch, tokens}, 3).div(2).floor().cumsum(1);
+    } else {
+      const at::Tensor reach = at::arange(tokens, at::kDouble).clamp_max(5).view({1, tokens, 1});
+      named[name] =
+          at::stack({at::zeros({batch, tokens, 1}, at::kDouble), at::minimum(below({batch, tokens, 1}, 6), reach)}, 3);
+    }
+  }
+  return named;
 }
 
 at::Tensor Tester::normalised(const at::Tensor& x, Role role) const {

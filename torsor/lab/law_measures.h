@@ -30,11 +30,15 @@ struct Tester {
   /// Drawn q, k, v and x of `batch` rows at counted positions; where a state goes from layer to layer, drawn states and
   /// what the layer's MLP answers, too.
   ConformanceCase attention_case(std::int64_t batch, std::int64_t tokens);
+  /// What the encoding's inputs() ask for.
+  NamedTensors drawn_inputs(std::int64_t batch, std::int64_t tokens);
 
   /// q or k (B, heads, T, D) over the root mean square of a head, times that side's gains.
   at::Tensor normalised(const at::Tensor& x, Role role) const;
   /// What stands behind the moves of q and k; empty without a norm there.
   AfterMoves after_moves() const;
+  /// A trained tensor as a model's first weights have it.
+  at::Tensor first_value(const ParameterInfo& info);
   NamedTensors full(const ConformanceCase& c) const;
   NamedTensors cached(const ConformanceCase& c, std::int64_t tokens) const;
 
@@ -93,10 +97,19 @@ double causality_error(Tester& t);
 double nothing_error(Tester& t);
 double batch_error(Tester& t);
 
+// Of encodings with per-token inputs, against what they are without any.
+
+/// Where no token brings an input.
+double no_inputs_error(Tester& t);
+/// With the first values of all trained tensors.
+double first_values_error(Tester& t);
+
 // Of what is added to the logits, b(i, j), in units of the largest |b| or of 1.
 
 double penalty_error(Tester& t);
 double falling_error(Tester& t);
+/// The same where all tokens bring the same inputs.
+double falling_alike_error(Tester& t);
 /// How far b(i, j) - b(i, m) depends on other tokens than i and those after j up to m.
 double row_composition_error(Tester& t);
 /// b(i, j) - b(i, m) - b(m, j), m from j to i.

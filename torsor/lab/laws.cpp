@@ -87,6 +87,9 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
           for (int draw = 0; draw < kDraws; ++draw) worst = std::max(worst, measure(tester));
         one.worst = worst;
         one.holds = worst <= bound;
+      } catch (const Refusal& refusal) {
+        one.claimed = false;
+        one.note += (one.note.empty() ? "" : "; ") + std::string(refusal.what());
       } catch (const Error& problem) {
         one.note += (one.note.empty() ? "" : "; ") + std::string(problem.what());
       }
@@ -136,7 +139,9 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
       [](Tester& t) { return law::cache_error(t, 3); });
   add("left-padded", "padding before a text changes nothing", "", kNearBound, law::padded_error);
   add("packed", "texts packed into one row do not see each other", "", kNearBound, law::packed_error);
-  add("causality", "a later token never changes an earlier output", "", 0, law::causality_error);
+  add("causality", "a later token never changes an earlier output",
+      traits.leaks ? "its inputs come from whole sentences: those of a token tell of tokens behind it" : "", 0,
+      law::causality_error);
   add("nothing seen", "a query that sees nothing gives zeros and has no gradient", "", 0, law::nothing_error);
   // What a bias must be of for a law of its values; other forms may be anything.
   using Forms = std::set<std::string>;
@@ -163,6 +168,20 @@ std::vector<Law> check_laws(const std::shared_ptr<const Encoding>& whole, std::u
            composes, readable, law::row_composition_error);
   bias_law("chaining", "b(i, j) = b(i, m) + b(m, j), by way of any token m between", chains, readable,
            law::chaining_error);
+  if (const std::shared_ptr<const Encoding> inner = whole->without_inputs()) {
+    // A norm has gains that are drawn anew, and what stands beside the attention has nothing to compare.
+    add("no inputs", "where no token brings an input it is the encoding inside, bit for bit", "", 0,
+        law::no_inputs_error);
+    add("first values", "as it starts it is the encoding inside, bit for bit",
+        traits.warm_start ? "" : "it starts elsewhere", 0, law::first_values_error);
+    const std::vector<std::string> inside = inner->traits().forms;
+    const bool linear =
+        std::all_of(inside.begin(), inside.end(), [](const std::string& one) { return one == "linear"; });
+    if (!inside.empty() && linear)
+      add("falling alike", "where all tokens bring the same inputs, a farther one never has more added than a nearer",
+          traits.monotone ? "" : "factors may be negative, or differ by more than the inputs", kNearBound,
+          law::falling_alike_error);
+  }
   add("batch order", "rows of a batch do not depend on their order", "", kNearBound, law::batch_error);
   if (!traits.carries) return laws;
 

@@ -25,8 +25,9 @@ struct LawsRequest {
 
 struct Law {
   /// "identity", "composition", "inverse", "norm", "relative", "streaming", "chunked", "left-padded", "packed",
-  /// "causality", "nothing seen", "penalty", "falling", "row composition", "chaining", "batch order"; where a state
-  /// goes from layer to layer also "permutation", "phase", "reflection", "state bound".
+  /// "causality", "nothing seen", "penalty", "falling", "row composition", "chaining", "batch order"; with per-token
+  /// inputs also "no inputs", "first values" and, around slopes, "falling alike"; where a state goes from layer to
+  /// layer also "permutation", "phase", "reflection", "state bound".
   std::string name;
   std::string about;  ///< what it says
   bool claimed = true;

@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "torsor/encoding/syntax/sipe.h"
 #include "torsor/lab/law_measures.h"
 
 namespace torsor::law {
@@ -17,6 +18,14 @@ NamedTensors part(const NamedTensors& outputs, std::int64_t row, std::int64_t fi
     parts[name] = rows.narrow(axis, first, n);
   }
   return parts;
+}
+
+/// Inputs of tokens: for each, how(tensor of one, tensor of the other).
+template <class How>
+NamedTensors of_both(const NamedTensors& one, const NamedTensors& other, How how) {
+  NamedTensors all;
+  for (const auto& [name, tensor] : one) all[name] = how(tensor, other.at(name));
+  return all;
 }
 
 /// A tensor that is there.
@@ -75,6 +84,9 @@ double padded_error(Tester& t) {
     padded.k = filled(padded.k, plain.k, 2);
     padded.v = filled(padded.v, plain.v, 2);
     padded.x = filled(padded.x, plain.x, 1);
+    padded.named = of_both(padded.named, plain.named, [&](const at::Tensor& before, const at::Tensor& rest) {
+      return at::cat({before.narrow(1, 0, pad), rest}, 1);
+    });
     change(padded.state, [&](const at::Tensor& state) { return filled(state, plain.state, 2); });
     change(padded.mlp_out, [&](const at::Tensor& answer) { return filled(answer, plain.mlp_out, 1); });
     padded.positions_k = padded.positions_q =
@@ -97,6 +109,8 @@ double packed_error(Tester& t) {
   packed.k = joined(a.k, b.k, 2);
   packed.v = joined(a.v, b.v, 2);
   packed.x = joined(a.x, b.x, 1);
+  packed.named =
+      of_both(a.named, b.named, [&](const at::Tensor& one, const at::Tensor& two) { return joined(one, two, 1); });
   change(packed.state, [&](const at::Tensor& state) { return joined(state, b.state, 2); });
   change(packed.mlp_out, [&](const at::Tensor& answer) { return joined(answer, b.mlp_out, 1); });
   packed.positions_k = packed.positions_q = joined(a.positions_k, b.positions_k, 1);
@@ -118,6 +132,9 @@ double causality_error(Tester& t) {
   other.k = changed(c.k, 2);
   other.v = changed(c.v, 2);
   other.x = changed(c.x, 1);
+  other.named = of_both(c.named, t.drawn_inputs(1, kTokens), [&](const at::Tensor& before, const at::Tensor& fresh) {
+    return at::cat({before.narrow(1, 0, kept), fresh.narrow(1, kept, kTokens - kept)}, 1);
+  });
   change(other.state, [&](const at::Tensor& state) { return changed(state, 2); });
   change(other.mlp_out, [&](const at::Tensor& answer) { return changed(answer, 1); });
   return distance(part(t.full(c), -1, 0, kept), part(t.full(other), -1, 0, kept));
@@ -172,12 +189,58 @@ double penalty_error(Tester& t) {
 }
 
 /// How much a farther token gets beyond the nearer one beside it.
-double falling_error(Tester& t) {
-  const at::Tensor bias = added_to_logits(t, t.attention_case(1, kTokens));
+namespace {
+
+double falling_error_of(const Tester& t, const ConformanceCase& c) {
+  const at::Tensor bias = added_to_logits(t, c);
   const at::Tensor seen = at::ones({kTokens, kTokens}, at::kBool).tril().narrow(0, 1, kTokens - 1);
   const at::Tensor rise = bias.narrow(3, 0, kTokens - 1) - bias.narrow(3, 1, kTokens - 1);  // keys j over j + 1
   const at::Tensor both = rise.narrow(2, 1, kTokens - 1).masked_fill(seen.narrow(1, 1, kTokens - 1).logical_not(), 0);
   return std::max(both.max().item<double>(), 0.0) / unit_of(bias);
+}
+
+}  // namespace
+
+double falling_error(Tester& t) { return falling_error_of(t, t.attention_case(1, kTokens)); }
+
+double falling_alike_error(Tester& t) {
+  ConformanceCase c = t.attention_case(1, kTokens);
+  for (auto& [name, tensor] : c.named) tensor = tensor.narrow(1, kTokens - 1, 1).expand_as(tensor).contiguous();
+  if (const auto sentences = c.named.find(kSyntaxSentences); sentences != c.named.end()) sentences->second.zero_();
+  return falling_error_of(t, c);
+}
+
+namespace {
+
+/// What the encoding without inputs answers, against what `t` does with `parameters`.
+double error_against_inner(const Tester& t, ConformanceCase c, const NamedTensors& parameters) {
+  c.parameters = parameters;
+  ConformanceCase plain = c;
+  plain.named.clear();
+  plain.parameters.clear();
+  const std::shared_ptr<const Encoding> inner = t.whole->without_inputs();
+  for (const ParameterInfo& info : layer_encoding(inner, t.number)->parameters(t.number))
+    plain.parameters[info.name] = parameters.at(info.name);
+  Tester other(inner, t.number, 0, QkNorm::None);
+  other.norm = t.norm, other.query_gains = t.query_gains, other.key_gains = t.key_gains;
+  NamedTensors found = t.full(c), wanted = other.full(plain);
+  for (const char* name : {"carried", "embedding"}) found.erase(name), wanted.erase(name);
+  return distance(found, wanted);
+}
+
+}  // namespace
+
+double no_inputs_error(Tester& t) {
+  ConformanceCase c = t.attention_case(2, kTokens);
+  for (auto& [name, tensor] : c.named)
+    tensor = at::full_like(tensor, name == kSyntaxTags || name == kSyntaxVectors ? 0 : -1);
+  return error_against_inner(t, c, t.parameters);
+}
+
+double first_values_error(Tester& t) {
+  NamedTensors first;
+  for (const ParameterInfo& info : t.layer->parameters(t.number)) first[info.name] = t.first_value(info);
+  return error_against_inner(t, t.attention_case(2, kTokens), first);
 }
 
 // A path is known by its ends alone, so its edges are not read off but asked for twice: with all other tokens replaced.
@@ -223,6 +286,7 @@ double batch_error(Tester& t) {
   for (at::Tensor* tensor :
        {&other.q, &other.k, &other.v, &other.x, &other.state, &other.mlp_out, &other.positions_q, &other.positions_k})
     change(*tensor, [&](const at::Tensor& rows) { return rows.index_select(0, order); });
+  for (auto& [name, tensor] : other.named) tensor = tensor.index_select(0, order);
   NamedTensors expected = t.full(c);
   for (auto& [name, tensor] : expected) tensor = tensor.index_select(0, order);
   return distance(expected, t.full(other));

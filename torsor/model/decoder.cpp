@@ -196,14 +196,29 @@ void Decoder::block(std::int64_t index, at::Tensor& h, AttendOptions& options, c
   h = attended + output;
 }
 
+void Decoder::check_named(const TokenBatch& batch) const {
+  for (const std::string& name : encoding_->inputs()) {
+    const auto found = batch.named.find(name);
+    if (found == batch.named.end() || !found->second.defined())
+      throw Error(str("model: '", config_.encoding, "' reads the per-token input '", name,
+                      "', which the batch does not bring"));
+    const at::Tensor& given = found->second;
+    if (given.dim() < 2 || given.size(0) != batch.tokens.size(0) || given.size(1) != batch.tokens.size(1))
+      throw Error(str("model: the per-token input '", name, "' must have shape (", batch.tokens.size(0), ", ",
+                      batch.tokens.size(1), ", ...) as the tokens have, found ", given.sizes()));
+  }
+}
+
 at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarType dtype) const {
   if (batch.tokens.dim() != 2 || batch.tokens.scalar_type() != at::kLong)
     throw Error(str("model: tokens must be int64 of shape (B, T), found ", batch.tokens.scalar_type(), " ",
                     batch.tokens.sizes()));
+  check_named(batch);
   AttendOptions options;
   options.layers = config_.layers;
   options.positions = batch.positions;
   options.documents = batch.documents;
+  options.named = batch.named;
   if (cache && !options.positions.defined()) {
     // Every layer must see the same numbers, so they are taken once, before the first layer appends.
     const at::Tensor count = at::arange(batch.tokens.size(1), at::kDouble).view({1, -1, 1});
@@ -217,7 +232,8 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
                          ? options.positions.to(at::kDouble)
                          : at::arange(tokens, at::kDouble).view({1, tokens, 1}).expand({rows, tokens, 1});
     side.documents = batch.documents;
-    const at::Tensor added = encoding_->embedding(side, model_position_);
+    side.lengths = batch.counts;
+    const at::Tensor added = encoding_->embedding(side, model_position_, batch.named, h);
     if (added.defined()) h = h + added.to(h.scalar_type());
   }
   options.state = batch.state;
@@ -229,12 +245,13 @@ at::Tensor Decoder::logits(const at::Tensor& hidden, at::ScalarType dtype) const
   return project(hidden, head_, dtype).to(hidden.scalar_type());
 }
 
-at::Tensor Decoder::token_losses(const at::Tensor& windows, at::ScalarType dtype) const {
+at::Tensor Decoder::token_losses(const at::Tensor& windows, at::ScalarType dtype, const NamedTensors& named) const {
   if (windows.dim() != 2 || windows.size(1) < 2)
     throw Error(str("model: windows must have shape (B, T + 1) with T at least 1, found ", windows.sizes()));
   const std::int64_t rows = windows.size(0), tokens = windows.size(1) - 1;
   TokenBatch batch;
   batch.tokens = windows.narrow(1, 0, tokens);
+  batch.named = named;
   const at::Tensor scores = logits(hidden(batch, nullptr, dtype), dtype).flatten(0, 1);
   const at::Tensor targets = windows.narrow(1, 1, tokens).reshape({-1});
   return at::cross_entropy_loss(scores, targets, {}, at::Reduction::None).view({rows, tokens});

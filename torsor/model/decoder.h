@@ -41,6 +41,7 @@ struct TokenBatch {
   at::Tensor documents;  ///< (B, T) int64, -1 = padding; undefined = one document
   at::Tensor counts;     ///< (B) int64: tokens of each row that exist (with a cache only); undefined = all
   at::Tensor state;      ///< position state that enters the first layer (Question::state); undefined = of the positions
+  NamedTensors named;    ///< (B, T, ...) each: the per-token inputs that the encoding declares (Encoding::inputs)
 };
 
 class Decoder {
@@ -62,11 +63,13 @@ class Decoder {
   std::int64_t parameter_count() const;
 
   /// Hidden states after the last norm: (B, T, C) float32 (the weights' dtype). `dtype` is that of the matrix products.
+  /// Throws Error naming a per-token input that the encoding declares and the batch lacks.
   at::Tensor hidden(const TokenBatch& batch, KvCache* cache = nullptr, at::ScalarType dtype = at::kFloat) const;
   /// (B, T, vocabulary)
   at::Tensor logits(const at::Tensor& hidden, at::ScalarType dtype = at::kFloat) const;
-  /// Cross entropy a target in nats, (B, T) float32, of windows (B, T + 1).
-  at::Tensor token_losses(const at::Tensor& windows, at::ScalarType dtype = at::kFloat) const;
+  /// Cross entropy a target in nats, (B, T) float32, of windows (B, T + 1); `named` of their first T tokens.
+  at::Tensor token_losses(const at::Tensor& windows, at::ScalarType dtype = at::kFloat,
+                          const NamedTensors& named = {}) const;
 
   /// A cache for this model.
   KvCache make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype = at::kFloat) const;
@@ -96,6 +99,7 @@ class Decoder {
   void declare(const std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape,
                                               const Initial& initial, bool decay)>& tensor);
   void resolve_layers();
+  void check_named(const TokenBatch& batch) const;
   /// One block: `h` and the position state in `options` become those that the next one reads.
   void block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
              at::ScalarType dtype) const;

@@ -41,11 +41,15 @@ Generated generate_greedy(const Decoder& model, const Rows& prompts, const Greed
   const std::int64_t capacity = static_cast<std::int64_t>(longest) + std::max<std::int64_t>(options.max_tokens, 0);
   const bool length_dependent = model.encoding().traits().length_dependent;
 
+  if (!model.encoding().inputs().empty() && !options.inputs)
+    throw UsageError("generate: the encoding reads per-token inputs, and nobody gives them for new tokens");
+
   Generated result;
   result.tokens.resize(rows.size());
   KvCache cache = model.make_cache(batch, capacity, options.cache_dtype);
   const auto prefill = [&] {
-    const TokenBatch all = padded(rows);
+    TokenBatch all = padded(rows);
+    if (options.inputs) all.named = options.inputs(rows);
     const at::Tensor hidden = model.hidden(all, &cache, options.dtype);
     const at::Tensor last = (all.counts - 1).view({batch, 1, 1}).expand({batch, 1, hidden.size(2)});
     return hidden.gather(1, last);
@@ -73,6 +77,15 @@ Generated generate_greedy(const Decoder& model, const Rows& prompts, const Greed
     }
     TokenBatch one;
     one.tokens = next;
+    if (options.inputs) {
+      std::vector<std::int64_t> newest;
+      for (const auto& row : rows) newest.push_back(static_cast<std::int64_t>(row.size()) - 1);
+      for (const auto& [name, all] : options.inputs(rows)) {
+        std::vector<std::int64_t> shape = all.sizes().vec(), placed(shape.size(), 1);
+        shape[1] = 1, placed[0] = batch;
+        one.named[name] = all.gather(1, at::tensor(newest, at::kLong).view(placed).expand(shape));
+      }
+    }
     hidden = model.hidden(one, &cache, options.dtype);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

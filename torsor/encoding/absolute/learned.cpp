@@ -29,7 +29,8 @@ class Learned : public Encoding {
     return {info};
   }
 
-  at::Tensor embedding(const Side& tokens, const NamedTensors& parameters) const override {
+  at::Tensor embedding(const Side& tokens, const NamedTensors& parameters, const NamedTensors&,
+                       const at::Tensor&) const override {
     const at::Tensor& table = find_trained(&parameters, table_name_);
     at::Tensor positions = distinct_positions(tokens).to(table.device(), at::kDouble);
     at::Tensor padding;

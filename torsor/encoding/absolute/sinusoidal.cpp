@@ -23,7 +23,7 @@ class Sinusoidal : public Encoding {
     return traits;
   }
 
-  at::Tensor embedding(const Side& tokens, const NamedTensors&) const override {
+  at::Tensor embedding(const Side& tokens, const NamedTensors&, const NamedTensors&, const at::Tensor&) const override {
     const at::Tensor positions = distinct_positions(tokens).to(at::kDouble);
     const at::Tensor frequency = at::tensor(frequency_, at::TensorOptions().dtype(at::kDouble)).to(positions.device());
     const at::Tensor angle = positions.unsqueeze(2) * frequency;  // (B|1, T, C/2)
