@@ -7,9 +7,11 @@
 #include <iomanip>
 #include <iostream>
 #include <numbers>
+#include <optional>
 
 #include "torsor/base/file.h"
 #include "torsor/cli/syntax_options.h"
+#include "torsor/lab/encoder_run.h"
 #include "torsor/lab/evaluate.h"
 #include "torsor/lab/perplexity.h"
 #include "torsor/lab/run.h"
@@ -29,16 +31,43 @@ struct TrainArguments {
   bool resume = false;
 };
 
+void print_trained(const CommonOptions& common, const std::string& encoding, const TrainResult& train,
+                   std::int64_t parameters) {
+  const double speed = train.seconds > 0 ? static_cast<double>(train.tokens) / train.seconds : 0;
+  if (common.json) {
+    Json json;
+    json["encoding"] = encoding;
+    json["out"] = common.out;
+    json["steps"] = train.losses.size();
+    json["loss"] = train.losses.back();
+    json["parameters"] = parameters;
+    json["tokens_per_second"] = speed;
+    std::cout << json_text(json) << "\n";
+  } else {
+    std::cout << "final loss " << train.losses.back() << ", " << static_cast<std::int64_t>(speed)
+              << " tokens/s, checkpoint in " << common.out << "\n";
+  }
+}
+
 int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("train needs --out, the folder of the run");
   RunPlan plan = arguments.plan;
   plan.encoding = print(parse(arguments.encoding));
   plan.seed = common.seed;
   dtype_named(plan.dtype);
-  if (!arguments.model.empty())
-    plan.model = read_model_file(arguments.model);
-  else
+  std::optional<EncoderPlan> encoder;
+  if (!arguments.model.empty()) {
+    const Json file = read_json(arguments.model);
+    if (is_encoder(file)) {
+      if (!arguments.data.tokens.empty()) throw UsageError("an encoder is trained on text, not on --tokens");
+      encoder.emplace();
+      encoder->encoder = encoder_from_json(file, arguments.model);
+    } else {
+      plan.model = model_from_json(file, arguments.model);
+    }
+  } else {
     plan.model.complete();
+  }
   plan.warmup_steps = std::min(plan.warmup_steps, plan.steps);
   if (!common.force) {
     const auto present = [&](const char* name) { return std::filesystem::exists(common.out + "/" + name); };
@@ -54,7 +83,12 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
     if (arguments.resume && !run_there) say(common, str("no saved state in '", common.out, "': from the first step"));
   }
   // Refuse what does not fit before any data is read.
-  make_model(plan, 2);
+  if (encoder) {
+    encoder->run = plan;
+    make_encoder(*encoder);
+  } else {
+    make_model(plan, 2);
+  }
   const LmData data = load_data(arguments.data, plan.length);
   say(common, data.description);
   RunControl control;
@@ -65,20 +99,12 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   const Progress::Options progress = progress_options(common, plan.encoding);
   control.progress = &progress;
   control.on_message = [&](const std::string& line) { say(common, line); };
-  const RunResult result = train_run(plan, data, control);
-  const double speed = result.train.seconds > 0 ? static_cast<double>(result.train.tokens) / result.train.seconds : 0;
-  if (common.json) {
-    Json json;
-    json["encoding"] = plan.encoding;
-    json["out"] = common.out;
-    json["steps"] = result.train.losses.size();
-    json["loss"] = result.train.losses.back();
-    json["parameters"] = result.model.parameter_count();
-    json["tokens_per_second"] = speed;
-    std::cout << json_text(json) << "\n";
+  if (encoder) {
+    const EncoderResult result = train_encoder(*encoder, data, control);
+    print_trained(common, plan.encoding, result.train, result.encoder.parameter_count());
   } else {
-    std::cout << "final loss " << result.train.losses.back() << ", " << static_cast<std::int64_t>(speed)
-              << " tokens/s, checkpoint in " << common.out << "\n";
+    const RunResult result = train_run(plan, data, control);
+    print_trained(common, plan.encoding, result.train, result.model.parameter_count());
   }
   return 0;
 }
@@ -266,7 +292,8 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--weight-decay", arguments->plan.weight_decay, "weight decay")
       ->check(real_number(true))
       ->capture_default_str();
-  command->add_option("--model", arguments->model, "JSON file with the model's sizes");
+  command->add_option("--model", arguments->model,
+                      "JSON file with the model's sizes; \"kind\": \"encoder\" for an encoder");
   command->add_option("--dtype", arguments->plan.dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--save-every", arguments->save_every, "steps between saved states; 0 = only at the end")
       ->check(whole_number(0))

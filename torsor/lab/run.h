@@ -64,6 +64,9 @@ struct TrainingData {
 TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256,
                            std::shared_ptr<const SyntaxFeed> feed = nullptr);
 
+/// What training of any kind takes from a plan and from a control, whose folder holds state and log.
+TrainOptions train_options(const RunPlan& plan, const RunControl& control);
+
 /// Trains `model` in place. Of `options`, what the plan decides is filled in here; where to save, log and report is the
 /// caller's.
 TrainResult train_model(Decoder& model, const RunPlan& plan, const TrainingData& data, TrainOptions options,

@@ -5,14 +5,6 @@
 namespace torsor {
 namespace {
 
-template <class Told>
-bool told_to_leak(const Told& traits) {
-  if constexpr (requires { traits.leaks; })
-    return traits.leaks;
-  else
-    return false;
-}
-
 std::string names_of(const Encoding& encoding) {
   std::string all;
   for (const std::string& name : encoding.inputs()) all += (all.empty() ? "" : ", ") + name;
@@ -44,7 +36,7 @@ NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, cons
   std::vector<FeedRow> rows;
   for (std::size_t r = 0; r < batch.rows; ++r) {
     FeedRow row;
-    row.place = FeedRow::Place{&corpus, batch.windows[r]};
+    row.place = FeedRow::Place{&corpus, batch.windows[r], 0, batch.length};
     if (corpus.tokenizer == "bytes") {
       const std::int64_t* tokens = batch.tokens.data() + r * (batch.length + 1);
       for (std::size_t t = 0; t < batch.length; ++t) {
@@ -57,6 +49,6 @@ NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, cons
   return feed_rows(feed, encoding, rows, static_cast<std::int64_t>(batch.length));
 }
 
-bool leaks(const Encoding& encoding) { return told_to_leak(encoding.traits()); }
+bool leaks(const Encoding& encoding) { return encoding.traits().leaks; }
 
 }  // namespace torsor

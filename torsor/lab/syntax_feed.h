@@ -22,12 +22,17 @@ struct FeedRow {
   std::string text;
   std::vector<ByteRange> tokens;  ///< of every token in `text`, rising; special tokens have an empty range
 
-  /// Where the row is a window of a corpus. The corpus must outlive the call.
+  /// Where tokens [first, first + count) of the row are a window of a corpus, which must outlive the call.
   struct Place {
     const Corpus* corpus = nullptr;
-    Window window;  ///< document and first token
+    Window window;  ///< document and token of the corpus
+    std::size_t first = 0, count = 0;
   };
   std::optional<Place> place;
+
+  /// Parts of the text that are sentences, or texts, of their own and are parsed by themselves; empty = all of it is
+  /// one.
+  std::vector<ByteRange> parts;
 
   /// The gold tree of the sentence that begins at byte `tree_begin` of the text, where there is one.
   const SuiteTree* tree = nullptr;

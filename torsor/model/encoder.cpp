@@ -202,7 +202,7 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
     Side side;
     side.positions = at::arange(tokens, at::kDouble).view({1, tokens, 1}).expand({rows, tokens, 1});
     side.documents = batch.documents;
-    const at::Tensor added = encoding_->embedding(side, model_position_);
+    const at::Tensor added = encoding_->embedding(side, model_position_, batch.named, h);
     if (added.defined()) h = h + added.to(h.scalar_type());
   }
   if (!config_.norm_first) h = normalized(h, embedding_norm_);
