@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "torsor/base/file.h"
+#include "torsor/base/utf8.h"
 #include "torsor/model/attention_parameters.h"
 #include "torsor/train/state.h"
 
