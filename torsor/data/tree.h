@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +23,23 @@ struct Tree {
 /// that is its own head, no root or several, a cycle, the relation "root" elsewhere than at the root.
 void check_tree(const Tree& tree);
 
+/// Why a list of heads is no tree.
+struct HeadDefect {
+  enum class Kind { kNoWords, kOutside, kSelf, kTwoRoots, kNoRoot, kCycle };
+  Kind kind;
+  int word = 0;   ///< the word at fault, from 1; 0 where none is (kNoWords, kNoRoot)
+  int other = 0;  ///< kTwoRoots: the first root
+
+  /// What was expected and what came, without the place: "expected a head from 0 to 4, got 7".
+  std::string reason(std::span<const int> heads) const;
+};
+
+/// The first defect of heads (heads[i - 1] belongs to word i), or nothing when they form a tree with one root. Linear.
+std::optional<HeadDefect> find_defect(std::span<const int> heads);
+
 /// Whether every word strictly between a word and its head descends from that head. Arcs from 0 always count as such.
-/// `tree` must be valid in the sense of check_tree.
+/// `tree` must be valid in the sense of check_tree, `heads` in that of find_defect.
 bool is_projective(const Tree& tree);
+bool is_projective(std::span<const int> heads);
 
 }  // namespace torsor

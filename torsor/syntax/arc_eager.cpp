@@ -1,0 +1,144 @@
+#include "torsor/syntax/arc_eager.h"
+
+#include <algorithm>
+
+#include "torsor/base/error.h"
+#include "torsor/data/tree.h"
+#include "torsor/syntax/hexatags.h"
+
+namespace torsor::syntax {
+namespace {
+
+std::size_t index(int word) { return static_cast<std::size_t>(word) - 1; }
+
+const char* action_name(Action action) {
+  switch (action) {
+    case Action::kLeftArc:
+      return "left arc";
+    case Action::kReduce:
+      return "reduction";
+    case Action::kRightArc:
+      return "right arc";
+    case Action::kShift:
+      return "shift";
+  }
+  return "";
+}
+
+}  // namespace
+
+void ArcEager::read() {
+  if (waiting_) throw Error(str("arc-eager: expected a shift or right arc of word ", front(), " before the next word"));
+  heads_.push_back(kNoHead);
+  labels_.push_back(-1);
+  leftmost_.push_back(0);
+  rightmost_.push_back(0);
+  taken_.clear();
+  waiting_ = true;
+  left_arc_ = reduced_ = right_arc_ = false;
+}
+
+bool ArcEager::allows(Action action) const {
+  if (!waiting_) return false;
+  if (action == Action::kShift) return true;
+  if (action == Action::kRightArc) return top() != 0 || !has_root();
+  return top() != 0 && (head(top()) == kNoHead) == (action == Action::kLeftArc);
+}
+
+void ArcEager::take(Action action, int label) {
+  if (!allows(action))
+    throw Error(
+        str("arc-eager: expected an action that is possible at word ", front(), ", got a ", action_name(action)));
+  const int word = front();
+  switch (action) {
+    case Action::kLeftArc: {
+      const int dependent = top();
+      heads_[index(dependent)] = word;
+      labels_[index(dependent)] = label;
+      leftmost_[index(word)] = dependent;
+      taken_.push_back(dependent);
+      left_arc_ = true;
+      stack_.pop_back();
+      break;
+    }
+    case Action::kReduce:
+      reduced_ = true;
+      stack_.pop_back();
+      break;
+    case Action::kRightArc:
+      heads_[index(word)] = top();
+      labels_[index(word)] = label;
+      if (top() == 0) {
+        root_ = word;
+      } else {
+        rightmost_[index(top())] = word;
+      }
+      right_arc_ = true;
+      stack_.push_back(word);
+      waiting_ = false;
+      break;
+    case Action::kShift:
+      stack_.push_back(word);
+      waiting_ = false;
+      break;
+  }
+}
+
+int ArcEager::leftmost(int word) const { return leftmost_[index(word)]; }
+int ArcEager::rightmost(int word) const { return rightmost_[index(word)]; }
+
+CausalTag ArcEager::tag() const {
+  const int pops = 1 + (left_arc_ ? 1 : 0) + (reduced_ ? 2 : 0);
+  return {static_cast<std::uint8_t>(right_arc_ ? 1 : 2), static_cast<std::uint8_t>(pops)};
+}
+
+Action oracle_action(const ArcEager& state, std::span<const int> heads) {
+  const int word = state.front(), top = state.top();
+  if (top != 0 && heads[index(top)] == word && state.allows(Action::kLeftArc)) return Action::kLeftArc;
+  if (heads[index(word)] == top && state.allows(Action::kRightArc)) return Action::kRightArc;
+  if (!state.allows(Action::kReduce)) return Action::kShift;
+  // Something below has to be linked with this word; nothing later can reach across that arc to the top.
+  const bool reach = std::any_of(state.stack().begin(), state.stack().end(), [&](int below) {
+    return heads[index(word)] == below || (below != 0 && heads[index(below)] == word);
+  });
+  return reach ? Action::kReduce : Action::kShift;
+}
+
+namespace {
+
+template <class Visit>
+void follow_oracle(std::span<const int> heads, const Visit& visit) {
+  if (count_nonprojective(heads) != 0) throw Error("arc-eager: expected a projective tree, got one with crossing arcs");
+  ArcEager state;
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    state.read();
+    while (state.waiting()) {
+      const Action action = oracle_action(state, heads);
+      visit(state, action);
+      state.take(action);
+    }
+    visit(state, std::nullopt);
+  }
+}
+
+}  // namespace
+
+std::vector<Step> oracle_steps(std::span<const int> heads) {
+  std::vector<Step> steps;
+  follow_oracle(heads, [&](const ArcEager& state, std::optional<Action> action) {
+    if (!action) return;
+    const int arc = *action == Action::kLeftArc ? state.top() : *action == Action::kRightArc ? state.front() : 0;
+    steps.push_back({*action, state.front(), arc});
+  });
+  return steps;
+}
+
+std::vector<CausalTag> oracle_tags(std::span<const int> heads) {
+  std::vector<CausalTag> tags;
+  follow_oracle(heads, [&](const ArcEager& state, std::optional<Action> action) {
+    if (!action) tags.push_back(state.tag());
+  });
+  return tags;
+}
+
+}  // namespace torsor::syntax
