@@ -211,7 +211,7 @@ std::vector<std::string> split_encodings(const std::vector<std::string>& texts) 
 void check_task(const std::string& name) {
   const std::vector<std::string>& names = task_names();
   if (learns_from_text(name) || std::find(names.begin(), names.end(), name) != names.end()) return;
-  std::string known = "lm, syntax";
+  std::string known = "lm, syntax, glue";
   for (std::size_t n = 0; n < names.size(); ++n) known += (n + 1 < names.size() ? ", " : " or ") + names[n];
   throw UsageError(str("task must be ", known, ", found ", name));
 }
