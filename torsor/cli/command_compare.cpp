@@ -1,8 +1,13 @@
 // torsor compare
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "torsor/cli/publish.h"
+#include "torsor/cli/syntax_options.h"
 #include "torsor/lab/compare.h"
+#include "torsor/lab/glue.h"
 #include "torsor/lab/profile.h"
 
 namespace torsor {
@@ -23,6 +28,11 @@ struct CompareArguments {
   std::string profile = "quick";
   std::string model;
   std::string dtype = "float32";
+  SyntaxOptions syntax;
+  std::string folder;  // of GLUE-layout tasks
+  std::vector<std::string> glue_tasks;
+  std::int64_t fine_steps = -1;
+  double fine_rate = 0;
   std::string from;
   bool resume = false;
   CLI::App* command = nullptr;
@@ -33,14 +43,71 @@ void check_fit(const CompareArguments& arguments) {
   const auto refuse = [&](bool given, const char* option, const char* reader) {
     if (given) throw UsageError(str(option, " is for ", reader, ", not for --task ", arguments.task));
   };
-  if (arguments.task == "lm") {
+  refuse(!arguments.folder.empty(), "--data", "--task glue");
+  refuse(!arguments.glue_tasks.empty(), "--glue-tasks", "--task glue");
+  refuse(arguments.fine_steps >= 0, "--fine-steps", "--task glue");
+  refuse(arguments.fine_rate > 0, "--fine-rate", "--task glue");
+  const char* syntax = given_syntax_option(arguments.syntax);
+  if (arguments.task != "syntax") refuse(syntax != nullptr, syntax, "--task syntax");
+  if (learns_from_text(arguments.task)) {
     refuse(arguments.problems > 0, "--problems", "generated tasks");
+    refuse(arguments.task == "syntax" && !arguments.data.tokens.empty(), "--tokens", "--task lm");
     return;
   }
-  refuse(!arguments.data.text.empty(), "--text", "--task lm");
-  refuse(!arguments.data.valid.empty(), "--valid", "--task lm");
+  refuse(!arguments.data.text.empty(), "--text", "--task lm and syntax");
+  refuse(!arguments.data.valid.empty(), "--valid", "--task lm and syntax");
   refuse(!arguments.data.tokens.empty(), "--tokens", "--task lm");
-  refuse(arguments.eval_spans >= 0, "--eval-spans", "--task lm");
+  refuse(arguments.eval_spans >= 0, "--eval-spans", "--task lm and syntax");
+}
+
+std::vector<std::int64_t> seeds_of(const CompareArguments& arguments, const CommonOptions& common,
+                                   std::vector<std::int64_t> seeds) {
+  if (!arguments.seeds.empty())
+    seeds = arguments.seeds;
+  else if (common.seed_given)
+    seeds = {static_cast<std::int64_t>(common.seed)};
+  for (std::size_t a = 0; a < seeds.size(); ++a) {
+    if (seeds[a] < 0) throw UsageError(str("seeds must not be negative, found ", seeds[a]));
+    for (std::size_t b = 0; b < a; ++b)
+      if (seeds[a] == seeds[b]) throw UsageError(str("the seed ", seeds[a], " is given twice"));
+  }
+  return seeds;
+}
+
+/// Encoders on tasks in the GLUE layouts.
+GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOptions& common) {
+  if (arguments.folder.empty()) throw UsageError("--task glue needs --data, the folder that holds a folder a task");
+  const auto refuse = [](bool given, const char* option) {
+    if (given) throw UsageError(str(option, " does not go with --task glue"));
+  };
+  refuse(!arguments.data.tokens.empty(), "--tokens");
+  refuse(!arguments.eval_lengths.empty(), "--eval-lengths");
+  refuse(arguments.eval_spans >= 0, "--eval-spans");
+  refuse(arguments.problems > 0, "--problems");
+  const char* syntax = given_syntax_option(arguments.syntax);
+  refuse(syntax != nullptr, syntax);
+  GlueComparePlan plan = glue_profile(arguments.profile);
+  if (!arguments.encodings.empty()) plan.encodings = split_encodings(arguments.encodings);
+  const std::int64_t generated = plan.data.generated_bytes;
+  plan.data = arguments.data;
+  plan.data.generated_bytes = generated;
+  plan.folder = arguments.folder;
+  plan.tasks = arguments.glue_tasks;
+  RunPlan& run = plan.encoder.run;
+  if (!arguments.model.empty()) plan.encoder.encoder = encoder_from_json(read_json(arguments.model), arguments.model);
+  plan.encoder.encoder.complete();
+  if (arguments.length > 0) run.length = arguments.length;
+  if (arguments.steps > 0) run.steps = arguments.steps;
+  if (arguments.batch > 0) run.batch = arguments.batch;
+  if (arguments.learning_rate > 0) run.learning_rate = arguments.learning_rate;
+  if (arguments.fine_steps >= 0) plan.fine.most_steps = arguments.fine_steps;
+  if (arguments.fine_rate > 0) plan.fine.learning_rate = arguments.fine_rate;
+  run.warmup_steps = std::min(run.warmup_steps, run.steps);
+  run.dtype = arguments.dtype;
+  dtype_named(run.dtype);
+  plan.seeds = seeds_of(arguments, common, plan.seeds);
+  plan.threads = common.threads > 0 ? common.threads : at::get_num_threads();
+  return plan;
 }
 
 ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& common) {
@@ -50,6 +117,7 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   const std::int64_t generated = plan.data.generated_bytes;
   plan.data = arguments.data;
   plan.data.generated_bytes = generated;
+  if (arguments.task == "syntax") plan.syntax = syntax_plan(arguments.syntax);
   if (!arguments.model.empty())
     plan.run.model = read_model_file(arguments.model);
   else
@@ -57,10 +125,7 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   // Without lengths of its own, an evaluation keeps the profile's multiples of the training length.
   if (arguments.length > 0) set_length(plan, arguments.length);
   if (!arguments.eval_lengths.empty()) plan.eval_lengths = arguments.eval_lengths;
-  if (!arguments.seeds.empty())
-    plan.seeds = arguments.seeds;
-  else if (common.seed_given)
-    plan.seeds = {static_cast<std::int64_t>(common.seed)};
+  plan.seeds = seeds_of(arguments, common, plan.seeds);
   if (arguments.steps > 0) plan.run.steps = arguments.steps;
   if (arguments.batch > 0) plan.run.batch = arguments.batch;
   if (arguments.learning_rate > 0) plan.run.learning_rate = arguments.learning_rate;
@@ -73,32 +138,36 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
     if (length < 1) throw UsageError(str("evaluation lengths must be at least 1, found ", length));
   std::sort(plan.eval_lengths.begin(), plan.eval_lengths.end());
   plan.eval_lengths.erase(std::unique(plan.eval_lengths.begin(), plan.eval_lengths.end()), plan.eval_lengths.end());
-  for (std::size_t a = 0; a < plan.seeds.size(); ++a) {
-    if (plan.seeds[a] < 0) throw UsageError(str("seeds must not be negative, found ", plan.seeds[a]));
-    for (std::size_t b = 0; b < a; ++b)
-      if (plan.seeds[a] == plan.seeds[b]) throw UsageError(str("the seed ", plan.seeds[a], " is given twice"));
-  }
   plan.threads = common.threads > 0 ? common.threads : at::get_num_threads();
   return plan;
 }
 
 int run_command(const CompareArguments& arguments, const CommonOptions& common) {
   ComparePlan plan;
+  std::optional<GlueComparePlan> glue;
   CompareControl control;
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
-      for (const char* planned : {"--encodings", "--task", "--text", "--valid", "--tokens", "--token-bytes", "--length",
-                                  "--eval-lengths", "--seeds", "--steps", "--batch", "--learning-rate", "--eval-spans",
-                                  "--problems", "--profile", "--model", "--dtype"})
+      for (const char* planned :
+           {"--encodings",   "--task",         "--text",      "--valid",          "--tokens", "--token-bytes",
+            "--length",      "--eval-lengths", "--seeds",     "--steps",          "--batch",  "--learning-rate",
+            "--eval-spans",  "--problems",     "--profile",   "--model",          "--dtype",  "--suites",
+            "--suite-items", "--blimp",        "--separator", "--sg-final-period"})
         if (option->count() > 0 && option->check_name(planned))
           throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
     const Json earlier = read_json(arguments.from);
     if (!earlier.is_object() || !earlier.contains("config") || !earlier.at("config").is_object())
       throw Error(str(arguments.from, ": expected a results.json with a \"config\""));
-    plan = compare_from_json(earlier.at("config"), arguments.from);
+    if (earlier.at("config").value("task", "") == "glue")
+      glue = glue_plan_from_json(earlier.at("config"), arguments.from);
+    else
+      plan = compare_from_json(earlier.at("config"), arguments.from);
     control.expected_data = earlier.at("config").value("data_sha256", "");
     // The same bits need the same number of threads.
-    if (plan.threads > 0) at::set_num_threads(static_cast<int>(plan.threads));
+    const std::int64_t threads = glue ? glue->threads : plan.threads;
+    if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+  } else if (arguments.task == "glue") {
+    glue = glue_plan_of(arguments, common);
   } else {
     plan = plan_of(arguments, common);
   }
@@ -112,7 +181,7 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   control.on_results = [&](const Json& document) {
     tell_newest_run(common, publish(document, control.folder, false), told);
   };
-  const Json document = run_compare(plan, control);
+  const Json document = glue ? run_glue_compare(*glue, control) : run_compare(plan, control);
   return print_results(common, publish(document, control.folder, true), control.folder);
 }
 
@@ -126,7 +195,8 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command
       ->add_option("--encodings", arguments->encodings, "expressions, with ';' between (commas belong to expressions)")
       ->take_all();
-  command->add_option("--task", arguments->task, "what is compared: lm, addition or passkey")->capture_default_str();
+  command->add_option("--task", arguments->task, "what is compared: lm, syntax, glue, addition or passkey")
+      ->capture_default_str();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders (*.txt, *.md) to train on");
   command->add_option("--valid", arguments->data.valid,
                       "files or folders to evaluate on; left out: a part of the text");
@@ -148,6 +218,16 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--profile", arguments->profile, "quick, standard or full")->capture_default_str();
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
+  add_syntax_options(command, arguments->syntax);
+  command->add_option("--data", arguments->folder, "of glue: the folder that holds a folder a task");
+  command
+      ->add_option("--glue-tasks", arguments->glue_tasks,
+                   "of glue: tasks, or FOLDER:LAYOUT; left out: every GLUE task that is there")
+      ->delimiter(',');
+  command->add_option("--fine-steps", arguments->fine_steps, "of glue: steps of fine-tuning at most; 0 = three epochs")
+      ->check(whole_number(0));
+  command->add_option("--fine-rate", arguments->fine_rate, "of glue: peak learning rate of fine-tuning")
+      ->check(real_number(false));
   command->add_option("--from", arguments->from, "repeat the comparison of a results.json");
   command->add_flag("--resume", arguments->resume, "go on where an earlier call stopped");
   arguments->command = command;

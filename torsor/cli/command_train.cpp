@@ -7,10 +7,13 @@
 #include <iomanip>
 #include <iostream>
 #include <numbers>
+#include <optional>
 
 #include "torsor/base/file.h"
-#include "torsor/cli/common.h"
+#include "torsor/cli/syntax_options.h"
+#include "torsor/lab/encoder_run.h"
 #include "torsor/lab/evaluate.h"
+#include "torsor/lab/perplexity.h"
 #include "torsor/lab/run.h"
 #include "torsor/lab/tasks.h"
 #include "torsor/model/checkpoint.h"
@@ -28,16 +31,43 @@ struct TrainArguments {
   bool resume = false;
 };
 
+void print_trained(const CommonOptions& common, const std::string& encoding, const TrainResult& train,
+                   std::int64_t parameters) {
+  const double speed = train.seconds > 0 ? static_cast<double>(train.tokens) / train.seconds : 0;
+  if (common.json) {
+    Json json;
+    json["encoding"] = encoding;
+    json["out"] = common.out;
+    json["steps"] = train.losses.size();
+    json["loss"] = train.losses.back();
+    json["parameters"] = parameters;
+    json["tokens_per_second"] = speed;
+    std::cout << json_text(json) << "\n";
+  } else {
+    std::cout << "final loss " << train.losses.back() << ", " << static_cast<std::int64_t>(speed)
+              << " tokens/s, checkpoint in " << common.out << "\n";
+  }
+}
+
 int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("train needs --out, the folder of the run");
   RunPlan plan = arguments.plan;
   plan.encoding = print(parse(arguments.encoding));
   plan.seed = common.seed;
   dtype_named(plan.dtype);
-  if (!arguments.model.empty())
-    plan.model = read_model_file(arguments.model);
-  else
+  std::optional<EncoderPlan> encoder;
+  if (!arguments.model.empty()) {
+    const Json file = read_json(arguments.model);
+    if (is_encoder(file)) {
+      if (!arguments.data.tokens.empty()) throw UsageError("an encoder is trained on text, not on --tokens");
+      encoder.emplace();
+      encoder->encoder = encoder_from_json(file, arguments.model);
+    } else {
+      plan.model = model_from_json(file, arguments.model);
+    }
+  } else {
     plan.model.complete();
+  }
   plan.warmup_steps = std::min(plan.warmup_steps, plan.steps);
   if (!common.force) {
     const auto present = [&](const char* name) { return std::filesystem::exists(common.out + "/" + name); };
@@ -53,7 +83,12 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
     if (arguments.resume && !run_there) say(common, str("no saved state in '", common.out, "': from the first step"));
   }
   // Refuse what does not fit before any data is read.
-  make_model(plan, 2);
+  if (encoder) {
+    encoder->run = plan;
+    make_encoder(*encoder);
+  } else {
+    make_model(plan, 2);
+  }
   const LmData data = load_data(arguments.data, plan.length);
   say(common, data.description);
   RunControl control;
@@ -64,20 +99,12 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   const Progress::Options progress = progress_options(common, plan.encoding);
   control.progress = &progress;
   control.on_message = [&](const std::string& line) { say(common, line); };
-  const RunResult result = train_run(plan, data, control);
-  const double speed = result.train.seconds > 0 ? static_cast<double>(result.train.tokens) / result.train.seconds : 0;
-  if (common.json) {
-    Json json;
-    json["encoding"] = plan.encoding;
-    json["out"] = common.out;
-    json["steps"] = result.train.losses.size();
-    json["loss"] = result.train.losses.back();
-    json["parameters"] = result.model.parameter_count();
-    json["tokens_per_second"] = speed;
-    std::cout << json_text(json) << "\n";
+  if (encoder) {
+    const EncoderResult result = train_encoder(*encoder, data, control);
+    print_trained(common, plan.encoding, result.train, result.encoder.parameter_count());
   } else {
-    std::cout << "final loss " << result.train.losses.back() << ", " << static_cast<std::int64_t>(speed)
-              << " tokens/s, checkpoint in " << common.out << "\n";
+    const RunResult result = train_run(plan, data, control);
+    print_trained(common, plan.encoding, result.train, result.model.parameter_count());
   }
   return 0;
 }
@@ -96,6 +123,8 @@ struct EvalArguments {
   std::int64_t spans = 0;
   std::string task;
   std::int64_t problems = 0;
+  std::int64_t stride = 0;
+  SyntaxOptions syntax;
 };
 
 void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments) {
@@ -143,12 +172,50 @@ int run_task_eval(const EvalArguments& arguments, const CommonOptions& common) {
   return 0;
 }
 
+/// Sliding windows: the perplexities of tokens and of words, each target scored once.
+int print_sliding(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments,
+                  const CommonOptions& common) {
+  SlidingOptions options;
+  options.length = length;
+  options.stride = arguments.stride;
+  options.dtype = dtype_named(arguments.dtype);
+  options.stop = [] { return stop_requested.load(); };
+  const Json figures = perplexity_to_json(sliding_perplexity(loaded.model, corpus, options));
+  if (common.json) {
+    Json json = {{"checkpoint", arguments.checkpoint},
+                 {"encoding", loaded.model.config().encoding},
+                 {"length", length},
+                 {"stride", arguments.stride}};
+    json.update(figures);
+    std::cout << json_text(json, 1) << "\n";
+    return 0;
+  }
+  std::cout << loaded.model.config().encoding << ", windows of " << length << " moved by " << arguments.stride
+            << ", ends of text not counted\n";
+  for (const auto& [name, value] : figures.items()) std::cout << std::setw(10) << name << "  " << value << "\n";
+  return 0;
+}
+
 int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "eval");
   if (arguments.task.empty() && arguments.text.empty() == arguments.tokens.empty())
     throw UsageError("eval needs --text or --tokens, or --task");
   if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
     throw UsageError(str("precision must be exact or hf, found ", arguments.precision));
+  const bool syntax = arguments.task == "syntax" || arguments.task == "blimp";
+  if (const char* given = given_syntax_option(arguments.syntax); given != nullptr && !syntax)
+    throw UsageError(str(given, " goes with --task syntax or blimp"));
+  if (arguments.stride > 0 && (!arguments.task.empty() || arguments.spans > 0 || arguments.lengths.size() > 1))
+    throw UsageError("--stride goes with text or tokens and one length, without --spans and --task");
+  if (syntax) {
+    if (!arguments.text.empty() || !arguments.tokens.empty() || !arguments.dump.empty() || arguments.spans > 0 ||
+        arguments.problems > 0 || !arguments.lengths.empty())
+      throw UsageError(str("--text, --tokens, --lengths, --spans, --problems and --dump-logits do not go with --task ",
+                           arguments.task));
+    return run_syntax_eval({arguments.checkpoint, arguments.base, arguments.encoding, arguments.precision,
+                            arguments.dtype, arguments.task == "syntax", arguments.syntax},
+                           common);
+  }
   if (!arguments.task.empty()) return run_task_eval(arguments, common);
   if (arguments.problems > 0) throw UsageError("--problems goes with --task");
   if (!arguments.dump.empty() && !common.force && std::filesystem::exists(arguments.dump))
@@ -168,6 +235,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
     if (length < 1) throw UsageError(str("lengths must be at least 1, found ", length));
   std::sort(lengths.begin(), lengths.end());
   if (!arguments.dump.empty()) dump_logits(loaded, corpus, lengths.back(), arguments);
+  if (arguments.stride > 0) return print_sliding(loaded, corpus, lengths.back(), arguments, common);
 
   const EvaluationPlan plan = evaluation_windows(corpus, std::vector<std::size_t>(lengths.begin(), lengths.end()),
                                                  static_cast<std::size_t>(arguments.spans));
@@ -224,7 +292,8 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--weight-decay", arguments->plan.weight_decay, "weight decay")
       ->check(real_number(true))
       ->capture_default_str();
-  command->add_option("--model", arguments->model, "JSON file with the model's sizes");
+  command->add_option("--model", arguments->model,
+                      "JSON file with the model's sizes; \"kind\": \"encoder\" for an encoder");
   command->add_option("--dtype", arguments->plan.dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--save-every", arguments->save_every, "steps between saved states; 0 = only at the end")
       ->check(whole_number(0))
@@ -252,7 +321,13 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   command->add_option("--spans", arguments->spans, "spans of the largest length to score; 0 = all")
       ->check(whole_number(0));
-  command->add_option("--task", arguments->task, "instead of text: addition or passkey, the task of the training");
+  command
+      ->add_option("--stride", arguments->stride, "score the text in windows of one length that move by so many tokens")
+      ->check(whole_number(1));
+  command->add_option(
+      "--task", arguments->task,
+      "instead of text: syntax (suites, and --blimp), blimp, or addition or passkey, the training's task");
+  add_syntax_options(command, arguments->syntax);
   command->add_option("--problems", arguments->problems, "test problems a cell of the task; left out: 40")
       ->check(whole_number(1));
   command->add_option("--dump-logits", arguments->dump, "write tokens and logits of the first window as safetensors");

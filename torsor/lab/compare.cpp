@@ -23,6 +23,7 @@ constexpr std::int64_t kDecodedTokens = 64;
 bool stopped(const CompareControl& control) { return control.stop && control.stop->load(); }
 
 double decode_speed(const Decoder& model, const Workload& work, std::int64_t window, at::ScalarType dtype) {
+  if (!model.encoding().inputs().empty()) return 0;  // nobody parses what it writes: unknown
   // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded, again and
   // again where that is little.
   const std::vector<std::int64_t> prompt = work.prompt(std::max<std::int64_t>(window / 2, 1));
@@ -66,9 +67,13 @@ class Comparison {
       ModelConfig model = plan_.run.model;
       model.train_length = window_;
       model.complete();
-      check_axes(*make_encoding(encoding, model.dimensions()), encoding);
+      const auto made = make_encoding(encoding, model.dimensions());
+      check_axes(*made, encoding);
+      if (!made->inputs().empty() && !control_.feed)
+        throw UsageError(str("'", encoding, "' reads ", made->inputs().front(),
+                             " of every token, and no parses of the text were given"));
     }
-    work_ = make_workload(plan_);
+    work_ = make_workload(plan_, control_.feed);
     if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())
       throw Error(str("the data has changed since the results were made: SHA-256 ", work_->sha256(), ", expected ",
                       control_.expected_data));
@@ -118,6 +123,7 @@ class Comparison {
       const auto stop = [&] { return stopped(control_); };
       for (const std::int64_t length : plan_.eval_lengths)
         json["eval"].push_back(work_->evaluate(result.model, length, dtype, stop));
+      for (Json& one : work_->evaluate_more(result.model, dtype, stop)) json["eval"].push_back(std::move(one));
       const double speed = decode_speed(result.model, *work_, window_, dtype);
       if (speed > 0) json["decode_tokens_per_second"] = speed;
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
@@ -204,20 +210,46 @@ std::vector<std::string> split_encodings(const std::vector<std::string>& texts) 
 
 void check_task(const std::string& name) {
   const std::vector<std::string>& names = task_names();
-  if (name == "lm" || std::find(names.begin(), names.end(), name) != names.end()) return;
-  std::string known = "lm";
+  if (learns_from_text(name) || std::find(names.begin(), names.end(), name) != names.end()) return;
+  std::string known = "lm, syntax, glue";
   for (std::size_t n = 0; n < names.size(); ++n) known += (n + 1 < names.size() ? ", " : " or ") + names[n];
   throw UsageError(str("task must be ", known, ", found ", name));
 }
+
+bool learns_from_text(const std::string& task) { return task == "lm" || task == "syntax"; }
+
+namespace {
+
+Json syntax_to_json(const SyntaxPlan& plan) {
+  return {{"suites", plan.suites}, {"items", plan.items},         {"suite_seed", plan.suite_seed},
+          {"blimp", plan.blimp},   {"separator", plan.separator}, {"final_period", plan.final_period}};
+}
+
+SyntaxPlan syntax_from_json(const Json& json, const std::string& source) {
+  JsonObject object(json, source, JsonObject::Blame::data);
+  SyntaxPlan plan;
+  plan.suites = object.get<std::vector<std::string>>("suites");
+  plan.items = object.get<std::int64_t>("items");
+  plan.suite_seed = object.get<std::int64_t>("suite_seed");
+  plan.blimp = object.get<std::string>("blimp");
+  plan.separator = object.get<std::string>("separator");
+  plan.final_period = object.get<bool>("final_period");
+  object.finish();
+  if (plan.suite_seed < 0) throw Error(str(source, ": suite_seed must be at least 0, found ", plan.suite_seed));
+  return plan;
+}
+
+}  // namespace
 
 Json compare_to_json(const ComparePlan& plan) {
   Json json;
   json["encodings"] = plan.encodings;
   json["task"] = plan.task;
   json["profile"] = plan.profile;
-  if (plan.task == "lm") {
+  if (learns_from_text(plan.task)) {
     json["data"] = data_to_json(plan.data);
     json["eval_spans"] = plan.eval_spans;
+    if (plan.task == "syntax") json["syntax"] = syntax_to_json(plan.syntax);
   } else {
     json["problems"] = plan.problems;
   }
@@ -239,9 +271,10 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   plan.encodings = object.get<std::vector<std::string>>("encodings");
   plan.task = object.get<std::string>("task");
   plan.profile = object.get<std::string>("profile");
-  if (plan.task == "lm") {
+  if (learns_from_text(plan.task)) {
     plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
     plan.eval_spans = object.get<std::int64_t>("eval_spans");
+    if (plan.task == "syntax") plan.syntax = syntax_from_json(object.get<Json>("syntax"), source + ": config: syntax");
   } else {
     check_task(plan.task);
     plan.problems = object.get<std::int64_t>("problems");

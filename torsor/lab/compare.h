@@ -12,15 +12,26 @@
 
 namespace torsor {
 
+/// What `syntax` evaluates beside perplexity.
+struct SyntaxPlan {
+  std::vector<std::string> suites;  ///< files or folders in the SyntaxGym format; empty = the generated ones
+  std::int64_t items = 40;          ///< of each generated suite
+  std::int64_t suite_seed = 0;      ///< of the generated ones
+  std::string blimp;                ///< a file or folder of BLiMP; empty = none
+  std::string separator = "\n\n";   ///< stands before every sentence (SentenceOptions)
+  bool final_period = false;
+};
+
 struct ComparePlan {
   std::vector<std::string> encodings;  ///< canonical expressions, each once
-  std::string task = "lm";             ///< "lm", or one of task_names()
+  std::string task = "lm";             ///< "lm", "syntax", or one of task_names()
   std::string profile = "quick";
-  DataSource data;  ///< of "lm"
-  RunPlan run;      ///< what all runs share (encoding and seed are set for each); its length is in the task's unit
+  DataSource data;  ///< of "lm" and "syntax"
+  SyntaxPlan syntax;
+  RunPlan run;  ///< what all runs share (encoding and seed are set for each); its length is in the task's unit
   std::vector<std::int64_t> eval_lengths;  ///< ascending, in the task's unit
   std::vector<std::int64_t> seeds;
-  std::int64_t eval_spans = 32;  ///< of "lm": spans of the largest length that are scored; 0 = all
+  std::int64_t eval_spans = 32;  ///< of text: spans of the largest length that are scored; 0 = all
   std::int64_t problems = 40;    ///< of a generated task: test problems a cell
   std::int64_t threads = 0;
 };
@@ -31,6 +42,9 @@ std::vector<std::string> split_encodings(const std::vector<std::string>& texts);
 /// Throws UsageError for a task that cannot be compared.
 void check_task(const std::string& name);
 
+/// Whether a task learns from text: "lm" and "syntax".
+bool learns_from_text(const std::string& task);
+
 Json compare_to_json(const ComparePlan& plan);
 /// The plan of a results.json. Throws Error naming the key.
 ComparePlan compare_from_json(const Json& config, const std::string& source);
@@ -40,6 +54,7 @@ struct CompareControl {
   bool resume = false;        ///< go on in a folder that holds runs of the same plan
   bool force = false;         ///< replace what is there
   std::string expected_data;  ///< SHA-256 that the data must have; empty = any
+  SyntaxFeedFactory feed;     ///< for encodings with per-token inputs; empty = there is none
   const std::atomic<bool>* stop = nullptr;
   std::function<Progress::Options(const std::string& label)> progress;  ///< makes the reporter of one run
   std::function<void(const Json& results)> on_results;  ///< after each run: the document so far, already on disk

@@ -13,13 +13,23 @@ namespace {
 constexpr std::int64_t kTokensAtOnce = 8192;
 constexpr std::int64_t kMostBuckets = 32;
 
+bool is_space(std::int64_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
+
 }  // namespace
 
+std::size_t words_among(const std::int64_t* bytes, std::size_t first, std::size_t last) {
+  std::size_t words = 0;
+  for (std::size_t t = first; t <= last; ++t) words += is_space(bytes[t - 1]) && !is_space(bytes[t]) ? 1 : 0;
+  return words;
+}
+
 LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const EvaluationPlan& plan, std::int64_t length,
-                         at::ScalarType dtype, const std::function<bool()>& stop) {
+                         at::ScalarType dtype, const std::function<bool()>& stop, const Tags& tags) {
   at::NoGradGuard no_grad;
   LmEvaluation result;
   result.length = length;
+  result.leaks = leaks(model.encoding());
+  double joint = 0;
   const std::vector<Window> windows = plan.windows(static_cast<std::size_t>(length));
   const std::size_t rows = static_cast<std::size_t>(std::max<std::int64_t>(1, kTokensAtOnce / length));
   at::Tensor by_position = at::zeros({length}, at::kDouble);
@@ -30,7 +40,12 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
       const Batch batch = gather(corpus, std::span(windows).subspan(first, count), static_cast<std::size_t>(length));
       const at::Tensor tokens =
           at::tensor(batch.tokens, at::kLong).view({static_cast<std::int64_t>(count), length + 1});
-      const at::Tensor losses = model.token_losses(tokens, dtype).to(at::kDouble);
+      const NamedTensors named = feed_windows(tags.feed, model.encoding(), corpus, batch);
+      const at::Tensor losses = model.token_losses(tokens, dtype, named).to(at::kDouble);
+      if (tags.losses)
+        joint += (losses + tags.losses(model, tokens, named).to(at::kDouble)).mean(1).sum().item<double>();
+      for (std::size_t row = 0; row < batch.rows && corpus.tokenizer == "bytes"; ++row)
+        result.words += words_among(batch.tokens.data() + row * (batch.length + 1), 1, batch.length);
       by_position += losses.sum(0);
       const at::Tensor means = losses.mean(1);
       for (std::int64_t row = 0; row < means.size(0); ++row) result.windows.push_back(means[row].item<double>());
@@ -43,6 +58,7 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
   }
   by_position /= static_cast<double>(windows.size());
   result.loss = by_position.mean().item<double>();
+  if (tags.losses) result.joint = joint / static_cast<double>(windows.size());
   const std::int64_t buckets = std::min(kMostBuckets, length);
   for (std::int64_t n = 0; n < buckets; ++n) {
     const std::int64_t from = n * length / buckets, to = (n + 1) * length / buckets;
@@ -65,10 +81,27 @@ Json evaluation_to_json(const LmEvaluation& evaluation, bool tokens_are_bytes) {
   json["status"] = "ok";
   const double perplexity = std::exp(evaluation.loss);
   const bool finite = std::isfinite(perplexity);
+  if (evaluation.leaks) {
+    const auto measured = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
+    json["leaks"] = true;
+    json["reason"] = str("its tags tell of later words, so this is no perplexity: cond_ppl ", perplexity,
+                         evaluation.joint ? str(", joint_ppl ", std::exp(*evaluation.joint)) : "");
+    json["loss"] = json["perplexity"] = json["bits_per_byte"] = nullptr;
+    json["cond_ppl"] = measured(perplexity);
+    json["joint_ppl"] = evaluation.joint ? measured(std::exp(*evaluation.joint)) : Json(nullptr);
+    json["position_loss"] = json["windows"] = Json::array();
+    return json;
+  }
   json["reason"] = finite ? "" : "the perplexity is not finite";
   json["loss"] = finite ? Json(evaluation.loss) : Json(nullptr);
   json["perplexity"] = finite ? Json(perplexity) : Json(nullptr);
   json["bits_per_byte"] = finite && tokens_are_bytes ? Json(evaluation.loss / std::numbers::ln2) : Json(nullptr);
+  if (evaluation.words > 0) {
+    const double targets = static_cast<double>(evaluation.windows.size()) * static_cast<double>(evaluation.length);
+    const double words = std::exp(evaluation.loss * targets / static_cast<double>(evaluation.words));
+    json["word_ppl"] = std::isfinite(words) ? Json(words) : Json(nullptr);
+    json["words"] = evaluation.words;
+  }
   Json positions = Json::array();
   for (const LmEvaluation::Bucket& bucket : evaluation.positions)
     if (std::isfinite(bucket.loss)) positions.push_back({bucket.from, bucket.to, bucket.loss});

@@ -41,6 +41,15 @@ void text_profile(ComparePlan& plan) {
   }
 }
 
+// What a sentence needs lies inside the training length, so little is asked beyond it; grammar is learned later than
+// spelling, so there are more steps than for a perplexity.
+void syntax_profile(ComparePlan& plan) {
+  plan.encodings = {"none", "rope", "alibi", "t5", "txl"};
+  plan.eval_lengths = {plan.run.length, 4 * plan.run.length};
+  if (plan.profile == "quick") plan.run.steps = 1000;
+  if (plan.profile == "standard") plan.run.steps = 3000;
+}
+
 // Of the tasks' settings `quick` is measured (docs/tasks.md); `standard` and `full` are larger by judgement.
 void addition_profile(ComparePlan& plan) {
   if (plan.profile == "quick") {
@@ -100,8 +109,9 @@ ComparePlan profile_plan(const std::string& name, const std::string& task) {
   plan.encodings = {"none", "sinusoidal", "learned", "rope", "alibi", "t5", "kerple", "fire"};
   plan.seeds = {0};
   if (name == "standard") plan.seeds = {0, 1, 2};
-  if (task == "lm") {
+  if (learns_from_text(task)) {
     text_profile(plan);
+    if (task == "syntax") syntax_profile(plan);
     return plan;
   }
   plan.encodings = {"none", "learned", "rope", "alibi", "t5", "fox", "grape-ap", "rope + grape-ap"};

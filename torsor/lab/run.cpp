@@ -46,13 +46,16 @@ Json plan_to_json(const RunPlan& plan) {
   return json;
 }
 
-TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256) {
+TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256,
+                           std::shared_ptr<const SyntaxFeed> feed) {
   const at::ScalarType dtype = dtype_named(plan.dtype);
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
   const BatchSampler sampler(text, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
                              plan.seed);
   return {text.tokenizer, text.vocabulary_size, sha256, [=](const Decoder& model, std::uint64_t index) {
-            return model.token_losses(windows_of(sampler, index), dtype).mean();
+            if (model.encoding().inputs().empty()) return model.token_losses(windows_of(sampler, index), dtype).mean();
+            const NamedTensors named = feed_windows(feed.get(), model.encoding(), text, sampler.at(index));
+            return model.token_losses(windows_of(sampler, index), dtype, named).mean();
           }};
 }
 
@@ -62,11 +65,9 @@ at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch) {
       .view({static_cast<std::int64_t>(batch.rows), static_cast<std::int64_t>(batch.length) + 1});
 }
 
-TrainResult train_parameters(std::vector<NamedParameter> parameters, Decoder& model, const RunPlan& plan,
-                             const TrainingData& data, TrainOptions options, TrainCallbacks callbacks,
-                             const std::function<void(const std::string&)>& on_message) {
-  StateWatch watch(model, on_message);
-  callbacks.annotate = [&](Json& line, std::string& shown) { watch.annotate(line, shown); };
+namespace {
+
+void apply(const RunPlan& plan, TrainOptions& options) {
   options.steps = plan.steps;
   options.learning_rate = plan.learning_rate;
   options.warmup_steps = plan.warmup_steps;
@@ -74,6 +75,28 @@ TrainResult train_parameters(std::vector<NamedParameter> parameters, Decoder& mo
   options.accumulation = plan.accumulation;
   options.seed = plan.seed;
   options.tokens_per_step = plan.batch * plan.length * plan.accumulation;
+}
+
+}  // namespace
+
+TrainOptions train_options(const RunPlan& plan, const RunControl& control) {
+  TrainOptions options;
+  apply(plan, options);
+  options.save_every = control.save_every;
+  options.state = control.folder + "/state.safetensors";
+  options.log = control.folder + "/log.jsonl";
+  options.resume = control.resume;
+  options.stop = control.stop;
+  options.progress = control.progress;
+  return options;
+}
+
+TrainResult train_parameters(std::vector<NamedParameter> parameters, Decoder& model, const RunPlan& plan,
+                             const TrainingData& data, TrainOptions options, TrainCallbacks callbacks,
+                             const std::function<void(const std::string&)>& on_message) {
+  StateWatch watch(model, on_message);
+  callbacks.annotate = [&](Json& line, std::string& shown) { watch.annotate(line, shown); };
+  apply(plan, options);
   return train(
       std::move(parameters), options,
       [&](std::int64_t step, std::int64_t micro) {
@@ -104,15 +127,9 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   // A run that starts anew has a log of its own.
   std::error_code ignored;
   if (!control.resume) std::filesystem::remove(control.folder + "/log.jsonl", ignored);
-  TrainOptions options;
+  TrainOptions options = train_options(plan, control);
   options.configuration = plan_to_json(plan);
   options.configuration["data_sha256"] = data.sha256;
-  options.save_every = control.save_every;
-  options.state = control.folder + "/state.safetensors";
-  options.log = control.folder + "/log.jsonl";
-  options.resume = control.resume;
-  options.stop = control.stop;
-  options.progress = control.progress;
   const TrainResult result = train_model(model, plan, data, options, {}, control.on_message);
   save_checkpoint(control.folder, model, data.tokenizer);
   return {std::move(model), result};

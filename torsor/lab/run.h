@@ -4,11 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "torsor/data/batches.h"
 #include "torsor/lab/data.h"
+#include "torsor/lab/syntax_feed.h"
 #include "torsor/model/decoder.h"
 #include "torsor/train/loop.h"
 
@@ -57,8 +59,13 @@ struct TrainingData {
   std::function<at::Tensor(const Decoder& model, std::uint64_t index)> loss;
 };
 
-/// Windows of text, all targets alike. Throws Error when no document holds plan.length + 1 tokens.
-TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256);
+/// Windows of text, all targets alike; `feed` is for encodings with per-token inputs. Throws Error when no document
+/// holds plan.length + 1 tokens.
+TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256,
+                           std::shared_ptr<const SyntaxFeed> feed = nullptr);
+
+/// What training of any kind takes from a plan and from a control, whose folder holds state and log.
+TrainOptions train_options(const RunPlan& plan, const RunControl& control);
 
 /// Trains `model` in place. Of `options`, what the plan decides is filled in here; where to save, log and report is the
 /// caller's.

@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "torsor/base/hash.h"
+#include "torsor/base/utf8.h"
+#include "torsor/data/minimal_suites.h"
 #include "torsor/lab/evaluate.h"
+#include "torsor/lab/syntax_eval.h"
 #include "torsor/lab/tasks.h"
 
 namespace torsor {
@@ -13,22 +16,29 @@ namespace {
 
 class TextWorkload : public Workload {
  public:
-  explicit TextWorkload(const ComparePlan& plan) {
+  TextWorkload(const ComparePlan& plan, const SyntaxFeedFactory& make_feed) {
     const std::int64_t longest = *std::max_element(plan.eval_lengths.begin(), plan.eval_lengths.end());
     data_ = load_data(plan.data, longest);
     text_training(plan.run, data_.train, data_.sha256);  // refuses what is too short
     const std::vector<std::size_t> lengths(plan.eval_lengths.begin(), plan.eval_lengths.end());
     evaluation_ = evaluation_windows(data_.valid, lengths, static_cast<std::size_t>(plan.eval_spans));
+    if (make_feed) feed_ = make_feed(data_.train, data_.valid);
+    if (feed_) {
+      data_.description += ", " + feed_->description();
+      data_.sha256 = sha256_hex(data_.sha256 + feed_->sha256());
+    }
   }
 
   const std::string& description() const override { return data_.description; }
   const std::string& sha256() const override { return data_.sha256; }
   std::int64_t inputs_of(std::int64_t length) const override { return length; }
-  TrainingData training(const RunPlan& plan) const override { return text_training(plan, data_.train, data_.sha256); }
+  TrainingData training(const RunPlan& plan) const override {
+    return text_training(plan, data_.train, data_.sha256, feed_);
+  }
 
   Json evaluate(const Decoder& model, std::int64_t length, at::ScalarType dtype,
                 const std::function<bool()>& stop) const override {
-    return evaluation_to_json(evaluate_lm(model, data_.valid, evaluation_, length, dtype, stop),
+    return evaluation_to_json(evaluate_lm(model, data_.valid, evaluation_, length, dtype, stop, {feed_.get(), {}}),
                               data_.valid.tokenizer == "bytes");
   }
 
@@ -42,9 +52,61 @@ class TextWorkload : public Workload {
     return tokens;
   }
 
- private:
+ protected:
   LmData data_;
+  std::shared_ptr<const SyntaxFeed> feed_;
+
+ private:
   EvaluationPlan evaluation_;
+};
+
+// Text, and minimal pairs beside it.
+class SyntaxWorkload : public TextWorkload {
+ public:
+  SyntaxWorkload(const ComparePlan& plan, const SyntaxFeedFactory& make_feed)
+      : TextWorkload(plan, make_feed), plan_(plan.syntax), length_(plan.run.length) {
+    if (data_.valid.tokenizer != "bytes") throw UsageError("--task syntax needs text, not tokens");
+    if (plan_.suites.empty()) {
+      MinimalSuiteOptions options;
+      options.seed = static_cast<std::uint64_t>(plan_.suite_seed);
+      options.items = static_cast<std::size_t>(plan_.items);
+      for (MinimalSuite& one : minimal_suites(options)) suites_.push_back(std::move(one.suite));
+    } else {
+      suites_ = load_suites(plan_.suites);
+    }
+    if (!plan_.blimp.empty()) paradigms_ = load_blimp(plan_.blimp);
+    Sha256 hash;
+    hash.update(data_.sha256);
+    std::size_t sentences = 0, pairs = 0;
+    for (const Suite& suite : suites_) {
+      hash.update(json_text(suite_to_json(suite)));
+      for (const SuiteItem& item : suite.items) sentences += item.conditions.size();
+    }
+    for (const Paradigm& paradigm : paradigms_) {
+      pairs += paradigm.pairs.size();
+      for (const MinimalPair& pair : paradigm.pairs) hash.update(pair.good + "\n" + pair.bad + "\n");
+    }
+    data_.sha256 = hash.hex();
+    data_.description +=
+        str("; ", suites_.size(), plan_.suites.empty() ? " generated suites of " : " suites of ", sentences,
+            " sentences", pairs > 0 ? str(", BLiMP ", pairs, " pairs") : "", ", each sentence after ",
+            quote(plan_.separator), plan_.final_period ? ", with a final period" : "");
+  }
+
+  Json evaluate_more(const Decoder& model, at::ScalarType dtype, const std::function<bool()>& stop) const override {
+    const SentenceOptions options{plan_.separator, plan_.final_period, dtype, feed_.get(), stop};
+    Json entries = Json::array();
+    entries.push_back(suite_evaluation_to_json(evaluate_suites(model, suites_, options), length_));
+    if (!paradigms_.empty())
+      entries.push_back(blimp_evaluation_to_json(evaluate_blimp(model, paradigms_, options), length_));
+    return entries;
+  }
+
+ private:
+  SyntaxPlan plan_;
+  std::int64_t length_;
+  std::vector<Suite> suites_;
+  std::vector<Paradigm> paradigms_;
 };
 
 class TaskWorkload : public Workload {
@@ -94,13 +156,14 @@ class TaskWorkload : public Workload {
 
 }  // namespace
 
-std::unique_ptr<const Workload> make_workload(const ComparePlan& plan) {
-  if (plan.task == "lm") return std::make_unique<TextWorkload>(plan);
+std::unique_ptr<const Workload> make_workload(const ComparePlan& plan, const SyntaxFeedFactory& feed) {
+  if (plan.task == "lm") return std::make_unique<TextWorkload>(plan, feed);
+  if (plan.task == "syntax") return std::make_unique<SyntaxWorkload>(plan, feed);
   return std::make_unique<TaskWorkload>(plan);
 }
 
 std::int64_t trained_window(const ComparePlan& plan) {
-  if (plan.task == "lm") return plan.run.length;
+  if (learns_from_text(plan.task)) return plan.run.length;
   return make_task(plan.task, plan.run.length)->inputs_of(plan.run.length);
 }
 

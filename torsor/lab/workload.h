@@ -24,12 +24,18 @@ class Workload {
   /// The entry of results.json for one of the plan's evaluation lengths. Throws Interrupted when `stop` answers true.
   virtual Json evaluate(const Decoder& model, std::int64_t length, at::ScalarType dtype,
                         const std::function<bool()>& stop) const = 0;
+  /// Entries beside those by length; empty unless the task has some.
+  virtual Json evaluate_more(const Decoder& /*model*/, at::ScalarType /*dtype*/,
+                             const std::function<bool()>& /*stop*/) const {
+    return Json::array();
+  }
   /// Up to `most` tokens that decoding can begin with; at least one.
   virtual std::vector<std::int64_t> prompt(std::int64_t most) const = 0;
 };
 
-/// Loads or makes everything that the plan needs. Throws what load_data, evaluation_windows and make_task throw.
-std::unique_ptr<const Workload> make_workload(const ComparePlan& plan);
+/// Loads or makes everything that the plan needs; `feed` is for encodings with per-token inputs. Throws what load_data,
+/// evaluation_windows, make_task, load_suites and load_blimp throw.
+std::unique_ptr<const Workload> make_workload(const ComparePlan& plan, const SyntaxFeedFactory& feed = {});
 
 /// The tokens of a training window: the plan's length, or the most inputs that a trained problem has.
 std::int64_t trained_window(const ComparePlan& plan);

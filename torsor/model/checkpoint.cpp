@@ -147,6 +147,8 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
     object.fail(str("\"format\" is missing; a checkpoint of this project has \"", kFormat, "\""));
   const auto format = object.get<std::string>("format");
   if (format != kFormat) object.fail(str("format must be ", kFormat, ", found ", format));
+  if (object.get<std::string>("kind", "decoder") != "decoder")
+    object.fail("expected the checkpoint of a decoder, found an encoder's");
   const auto stored = object.get<std::string>("encoding");
   const auto model = object.get<Json>("model");
   const auto vocabulary = object.get<std::int64_t>("vocabulary_size");

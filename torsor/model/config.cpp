@@ -65,6 +65,8 @@ std::int64_t ModelConfig::window_of(std::int64_t layer) const {
 ModelConfig model_from_json(const Json& json, const std::string& source) {
   JsonObject object(json, source);
   ModelConfig config;
+  if (object.get<std::string>("kind", "decoder") != "decoder")
+    object.fail("expected the model file of a decoder, found \"kind\": " + json_text(json.at("kind")));
   config.width = object.get<std::int64_t>("width", config.width);
   config.layers = object.get<std::int64_t>("layers", config.layers);
   config.heads = object.get<std::int64_t>("heads", config.heads);

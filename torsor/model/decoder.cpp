@@ -1,103 +1,31 @@
 #include "torsor/model/decoder.h"
 
-#include <cmath>
-#include <functional>
-
-#include "torsor/base/random.h"
+#include "torsor/model/attention_parameters.h"
 #include "torsor/model/fused.h"
 
 namespace torsor {
-namespace {
-
-Initial normal(double deviation) { return {Initial::Kind::Normal, 0, deviation, {}}; }
-Initial ones() { return {Initial::Kind::Constant, 1, 0, {}}; }
-
-}  // namespace
-
-bool is_positional(const std::string& parameter) {
-  return parameter.rfind("model.position.", 0) == 0 || parameter.find(".self_attn.position.") != std::string::npos;
-}
-
-at::Tensor drawn_tensor(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial,
-                        std::uint64_t seed) {
-  at::Tensor tensor = at::empty(shape, at::kFloat);
-  float* values = tensor.data_ptr<float>();
-  const std::size_t count = static_cast<std::size_t>(tensor.numel());
-  switch (initial.kind) {
-    case Initial::Kind::Constant:
-      tensor.fill_(initial.a);
-      break;
-    case Initial::Kind::Uniform:
-      fill_uniform(values, count, initial.a, initial.b, seed, stream_of(name));
-      break;
-    case Initial::Kind::Normal:
-      fill_normal(values, count, initial.a, initial.b, seed, stream_of(name));
-      break;
-    case Initial::Kind::Values:
-      if (initial.values.size() != count)
-        throw Error(str("model: ", initial.values.size(), " initial values for ", name, " of ", count));
-      for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(initial.values[i]);
-      break;
-  }
-  return tensor;
-}
 
 // Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
-void Decoder::declare(const std::function<at::Tensor(const std::string&, const std::vector<std::int64_t>&,
-                                                     const Initial&, bool)>& tensor) {
+void Decoder::declare(const Declare& tensor) {
   const ModelConfig& c = config_;
-  const std::int64_t q_width = c.heads * c.head_dim, k_width = c.kv_heads * c.head_dim;
-  // evaluation.md: 0.02 for the embedding, 0.5 / sqrt(fan in) elsewhere, output projections over sqrt(2 layers).
-  const auto inner = [](std::int64_t fan_in) { return normal(0.5 / std::sqrt(static_cast<double>(fan_in))); };
-  const auto outer = [&](std::int64_t fan_in) {
-    return normal(0.5 / std::sqrt(static_cast<double>(fan_in * 2 * c.layers)));
-  };
-
-  embedding_ = tensor("model.embed_tokens.weight", {c.vocabulary_size, c.width}, normal(0.02), true);
-  std::map<std::string, at::Tensor> shared;
-  const auto shared_tensor = [&](const ParameterInfo& info) {
-    at::Tensor& one = shared[info.name];
-    if (!one.defined())
-      one = tensor("model.position." + info.name, info.shape, info.initial, info.decay || c.decay_positions);
-    return one;
-  };
-  const bool absolute = encoding_->traits().absolute;
-  if (absolute)
-    for (const ParameterInfo& info : encoding_->parameters(0))
-      if (info.shared) model_position_[info.name] = shared_tensor(info);
-
+  embedding_ = tensor("model.embed_tokens.weight", {c.vocabulary_size, c.width}, normal_initial(0.02), true);
+  AttentionParameters attention(c, encoding_, tensor);
+  model_position_ = attention.embedding();
   layers_.resize(static_cast<std::size_t>(c.layers));
   for (std::int64_t index = 0; index < c.layers; ++index) {
     Layer& layer = layers_[static_cast<std::size_t>(index)];
     const std::string prefix = str("model.layers.", index, ".");
-    layer.attention_norm = tensor(prefix + "input_layernorm.weight", {c.width}, ones(), false);
-    AttentionWeights& attention = layer.attention;
-    const std::string own = prefix + "self_attn.";
-    attention.q = tensor(own + "q_proj.weight", {q_width, c.width}, inner(c.width), true);
-    attention.k = tensor(own + "k_proj.weight", {k_width, c.width}, inner(c.width), true);
-    attention.v = tensor(own + "v_proj.weight", {k_width, c.width}, inner(c.width), true);
-    attention.o = tensor(own + "o_proj.weight", {c.width, q_width}, outer(q_width), true);
-    if (c.qk_norm != QkNorm::None) {
-      attention.q_norm = tensor(own + "q_norm.weight", {c.head_dim}, ones(), false);
-      attention.k_norm = tensor(own + "k_norm.weight", {c.head_dim}, ones(), false);
-    }
-    if (c.kv_shift) {
-      // Gates, and so exempt from decay like the positional ones.
-      attention.k_shift = tensor(own + "k_shift.weight", {c.kv_heads, c.width}, inner(c.width), c.decay_positions);
-      attention.v_shift = tensor(own + "v_shift.weight", {c.kv_heads, c.width}, inner(c.width), c.decay_positions);
-    }
-    for (const ParameterInfo& info : by_layer_[static_cast<std::size_t>(index)]->parameters(index)) {
-      attention.position[info.name] = info.shared ? shared_tensor(info)
-                                                  : tensor(own + "position." + info.name, info.shape, info.initial,
-                                                           info.decay || c.decay_positions);
-    }
-    layer.mlp_norm = tensor(prefix + "post_attention_layernorm.weight", {c.width}, ones(), false);
-    layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner(c.width), true);
-    layer.up = tensor(prefix + "mlp.up_proj.weight", {c.mlp_width, c.width}, inner(c.width), true);
-    layer.down = tensor(prefix + "mlp.down_proj.weight", {c.width, c.mlp_width}, outer(c.mlp_width), true);
+    layer.attention_norm = tensor(prefix + "input_layernorm.weight", {c.width}, constant_initial(1), false);
+    layer.attention = attention.layer(index, *by_layer_[static_cast<std::size_t>(index)]);
+    layer.mlp_norm = tensor(prefix + "post_attention_layernorm.weight", {c.width}, constant_initial(1), false);
+    layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner_initial(c.width), true);
+    layer.up = tensor(prefix + "mlp.up_proj.weight", {c.mlp_width, c.width}, inner_initial(c.width), true);
+    layer.down =
+        tensor(prefix + "mlp.down_proj.weight", {c.width, c.mlp_width}, outer_initial(c.mlp_width, c.layers), true);
   }
-  final_norm_ = tensor("model.norm.weight", {c.width}, ones(), false);
-  head_ = c.tie_head ? embedding_ : tensor("lm_head.weight", {c.vocabulary_size, c.width}, inner(c.width), true);
+  final_norm_ = tensor("model.norm.weight", {c.width}, constant_initial(1), false);
+  head_ =
+      c.tie_head ? embedding_ : tensor("lm_head.weight", {c.vocabulary_size, c.width}, inner_initial(c.width), true);
 }
 
 void Decoder::resolve_layers() {
@@ -113,11 +41,7 @@ Decoder::Decoder(ModelConfig config, std::uint64_t seed) : config_(std::move(con
   config_.complete();
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
   resolve_layers();
-  declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial, bool decay) {
-    at::Tensor tensor = drawn_tensor(name, shape, initial, seed);
-    parameters_.push_back({name, tensor, decay});
-    return tensor;
-  });
+  declare(drawn_parameters(parameters_, seed));
 }
 
 Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source,
@@ -126,42 +50,13 @@ Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& we
   config_.complete();
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
   resolve_layers();
-  declare([&](const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial, bool decay) {
-    const auto found = weights.find(name);
-    if (found == weights.end() && draw_seed && is_positional(name)) {
-      parameters_.push_back({name, drawn_tensor(name, shape, initial, *draw_seed), decay});
-      return parameters_.back().tensor;
-    }
-    if (found == weights.end()) throw Error(str(source, ": the tensor ", name, " is missing"));
-    if (found->second.sizes() != at::IntArrayRef(shape))
-      throw Error(str(source, ": the tensor ", name, " must have shape ", at::IntArrayRef(shape), ", found ",
-                      found->second.sizes()));
-    if (!found->second.is_floating_point())
-      throw Error(str(source, ": the tensor ", name, " must hold real numbers, found ", found->second.scalar_type()));
-    if (!at::isfinite(found->second).all().item<bool>())
-      throw Error(str(source, ": the tensor ", name, " holds numbers that are not finite"));
-    at::Tensor tensor = found->second.to(at::kFloat).contiguous();
-    parameters_.push_back({name, tensor, decay});
-    return tensor;
-  });
-  for (const auto& [name, tensor] : weights) {
-    bool known = false;
-    for (const ModelParameter& parameter : parameters_) known = known || parameter.name == name;
-    if (!known) throw Error(str(source, ": the tensor ", name, " has no place in the model"));
-  }
+  declare(given_parameters(parameters_, weights, source, draw_seed));
+  check_no_others(parameters_, weights, source);
 }
 
-std::int64_t Decoder::parameter_count() const {
-  std::int64_t count = 0;
-  for (const ModelParameter& parameter : parameters_) count += parameter.tensor.numel();
-  return count;
-}
+std::int64_t Decoder::parameter_count() const { return count_parameters(parameters_); }
 
-void Decoder::to(at::ScalarType dtype) {
-  if (dtype != at::kFloat && dtype != at::kDouble)
-    throw UsageError(str("model: weights are float32 or float64, found ", dtype));
-  for (ModelParameter& parameter : parameters_) parameter.tensor.set_data(parameter.tensor.detach().to(dtype));
-}
+void Decoder::to(at::ScalarType dtype) { convert_parameters(parameters_, dtype); }
 
 void Decoder::require_gradients() {
   for (ModelParameter& parameter : parameters_) parameter.tensor.requires_grad_(true);

@@ -16,23 +16,9 @@
 #include "torsor/attention/kv_cache.h"
 #include "torsor/model/attention_layer.h"
 #include "torsor/model/config.h"
+#include "torsor/model/parameters.h"
 
 namespace torsor {
-
-/// One trained tensor of a model.
-struct ModelParameter {
-  std::string name;  ///< Hugging Face's Llama names; positional tensors as model[.layers.N.self_attn].position.NAME
-  at::Tensor tensor;
-  bool decay = true;  ///< weight decay applies
-};
-
-/// Whether a tensor's name is that of one of the encoding's.
-bool is_positional(const std::string& parameter);
-
-/// A tensor as a model's first weights have it: `name` is that of the parameter, whose stream of `seed` it is drawn
-/// from.
-at::Tensor drawn_tensor(const std::string& name, const std::vector<std::int64_t>& shape, const Initial& initial,
-                        std::uint64_t seed);
 
 /// The tokens of one call.
 struct TokenBatch {
@@ -96,8 +82,7 @@ class Decoder {
     AttentionWeights attention;
   };
 
-  void declare(const std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape,
-                                              const Initial& initial, bool decay)>& tensor);
+  void declare(const Declare& tensor);
   void resolve_layers();
   void check_named(const TokenBatch& batch) const;
   /// One block: `h` and the position state in `options` become those that the next one reads.

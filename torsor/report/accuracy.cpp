@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "torsor/report/groups.h"
 #include "torsor/report/numbers.h"
 
 namespace torsor::report {
@@ -13,6 +14,11 @@ constexpr int kMostDecimals = 2;  // of a percentage
 
 /// Equal shares have a deviation of rounding errors: one that prints as zero is none.
 bool has_spread(const std::optional<double>& sd) { return sd && 100 * *sd >= 0.005; }
+
+/// The metric itself, or its figure in one group: "accuracy: Agreement".
+bool is_headline(const std::string& metric, const std::string& headline) {
+  return metric == headline || metric.starts_with(headline + ": ");
+}
 
 }  // namespace
 
@@ -25,11 +31,16 @@ bool scored_by_accuracy(const Results& results, const std::string& task) {
 }
 
 std::string headline_metric(const Results& results, const std::string& task) {
-  return scored_by_accuracy(results, task) ? kAccuracy : "perplexity";
+  if (!scored_by_accuracy(results, task)) return "perplexity";
+  for (const Run& run : results.runs)
+    for (const Eval& eval : run.eval)
+      if (eval.task == task && eval.score) return kScore;
+  return kAccuracy;
 }
 
 bool higher_is_better(const std::string& metric) {
-  return metric == kAccuracy || metric == kAccuracyInside || metric == kAccuracyBeyond;
+  return metric == kAccuracyInside || metric == kAccuracyBeyond || is_headline(metric, kAccuracy) ||
+         is_headline(metric, kScore);
 }
 
 std::int64_t problems_of(const Eval& eval) {
@@ -40,7 +51,7 @@ std::int64_t problems_of(const Eval& eval) {
 }
 
 std::vector<Pool> pools_of(const Results& results, const std::string& task) {
-  if (!scored_by_accuracy(results, task)) return {};
+  if (!scored_by_accuracy(results, task) || !groups_of(results, task).empty()) return {};
   const std::int64_t trained = training_length(results);
   Pool inside{kAccuracyInside, "inside", {}}, beyond{kAccuracyBeyond, "beyond", {}};
   for (const std::int64_t length : lengths_of(results, task)) {

@@ -17,13 +17,16 @@ inline constexpr const char* kAccuracy = "accuracy";
 inline constexpr const char* kAccuracyInside = "accuracy_inside";
 inline constexpr const char* kAccuracyBeyond = "accuracy_beyond";
 
+/// The mean of scores of several tasks, -1..1, of which correlations may be a part.
+inline constexpr const char* kScore = "score";
+
 /// An encoding that solves fewer inside the trained lengths has not learned the task: its score beyond says nothing.
 inline constexpr double kLearned = 0.9;
 
 /// Whether a task is scored by accuracy: one of the two that always are, or any evaluation of it that has one.
 bool scored_by_accuracy(const Results& results, const std::string& task);
 
-/// The metric that the table and the first picture show: "accuracy" or "perplexity".
+/// The metric that the table and the first picture show: "accuracy", "score" or "perplexity".
 std::string headline_metric(const Results& results, const std::string& task);
 
 /// True for accuracies, false for the figures of a language model.
@@ -40,7 +43,7 @@ struct Pool {
 };
 
 /// The pools of a task: lengths up to the trained one, lengths beyond it. Empty ones are left out; none for a task that
-/// is not scored by accuracy.
+/// is not scored by accuracy, or has its problems in groups (groups.h).
 std::vector<Pool> pools_of(const Results& results, const std::string& task);
 
 /// The lengths that a row of the summary speaks of: those of its pool, or the one.

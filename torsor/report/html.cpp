@@ -6,6 +6,7 @@
 #include "torsor/base/error.h"
 #include "torsor/report/accuracy.h"
 #include "torsor/report/charts.h"
+#include "torsor/report/groups.h"
 #include "torsor/report/heat_map.h"
 #include "torsor/report/html_style.h"
 #include "torsor/report/markup.h"
@@ -48,6 +49,10 @@ class Page {
     verdict();
     for (const std::string& task : tasks) {
       const std::string suffix = tasks.size() > 1 ? ": " + task : "";
+      if (!groups_of(results_, task).empty()) {
+        group_section(task);
+        continue;
+      }
       length_section(task, suffix);
       heat_section(task, suffix);
       table_section(task, suffix);
@@ -374,6 +379,26 @@ class Page {
       html_.close().raw("\n");
     }
     html_.close().raw("\n");
+    end_section();
+  }
+
+  /// Encodings down, groups of problems across.
+  void group_section(const std::string& task) {
+    const GroupTable table = group_table(results_, task);
+    section(table.title, table.note);
+    html_.open("div", {{"class", "scroll"}, {"role", "region"}, {"aria-label", table.title}, {"tabindex", "0"}});
+    html_.open("table").open("thead").open("tr");
+    html_.element("th", {{"scope", "col"}, {"class", "corner"}}, "encoding");
+    for (std::size_t i = 0; i < table.columns.size(); ++i)
+      html_.element("th", {{"scope", "col"}, {"class", i < 2 ? "first" : ""}}, table.columns[i]);
+    html_.close().close().open("tbody");
+    for (const FigureRow& row : table.rows) {
+      html_.open("tr");
+      encoding_cell(row.encoding);
+      for (std::size_t i = 0; i < row.cells.size(); ++i) figure_cell(row.cells[i], i < 2);
+      html_.close().raw("\n");
+    }
+    html_.close().close().close().raw("\n");
     end_section();
   }
 

@@ -80,13 +80,30 @@ EvalCell read_cell(const Json& json, const std::string& source) {
   return cell;
 }
 
+/// A share, or a score that may be negative.
+double read_share(const JsonObject& object, const char* key, double value, bool score) {
+  if (value > 1 || value < (score ? -1 : 0))
+    object.fail(str(key, ": expected a ", score ? "score in -1..1" : "share in 0..1", ", got ", value));
+  return value;
+}
+
+EvalGroup read_group(const Json& json, const std::string& source, bool score) {
+  JsonObject object(json, source, Blame::data);
+  EvalGroup group;
+  group.name = object.get<std::string>("name");
+  const char* key = score ? "score" : "accuracy";
+  group.value = read_share(object, key, object.get<double>(key), score);
+  group.count = read_count(object, "count", 1);
+  return group;
+}
+
 /// An accuracy with its cells and its problems: all that is there must tell of the same problems.
 void check_accuracy(const JsonObject& object, const Eval& eval) {
   if (!eval.accuracy) {
     if (!eval.cells.empty()) object.fail("accuracy: expected the share of problems solved beside cells, got none");
     return;
   }
-  if (*eval.accuracy > 1) object.fail(str("accuracy: expected a share in 0..1, got ", *eval.accuracy));
+  read_share(object, eval.score ? "score" : "accuracy", *eval.accuracy, eval.score);
   std::int64_t correct = 0, count = 0;
   for (const EvalCell& cell : eval.cells) {
     correct += cell.correct;
@@ -143,7 +160,15 @@ Eval read_eval(const Json& json, const std::string& source) {
       eval.windows.push_back(number_at(object, "windows", eval.windows.size(), window));
     }
   }
-  eval.accuracy = read_measure(object, "accuracy");
+  eval.score = object.has("score");
+  eval.accuracy = eval.score ? read_finite(object, "score") : read_measure(object, "accuracy");
+  eval.leaks = object.get<bool>("leaks", false);
+  for (const Json& item : read_list(object, "groups")) {
+    eval.groups.push_back(read_group(item, str(source, ".groups[", eval.groups.size(), ']'), eval.score));
+    for (std::size_t g = 0; g + 1 < eval.groups.size(); ++g)
+      if (eval.groups[g].name == eval.groups.back().name)
+        object.fail(str("groups: expected each name once, got '", eval.groups[g].name, "' again"));
+  }
   std::set<std::pair<std::int64_t, std::int64_t>> places;
   for (const Json& item : read_list(object, "cells")) {
     eval.cells.push_back(read_cell(item, str(source, ".cells[", eval.cells.size(), ']')));
@@ -206,6 +231,7 @@ SummaryRow read_summary(const Json& json, const std::string& source) {
   row.mean = read_finite(object, "mean");
   row.sd = read_measure(object, "sd");
   row.n = read_count(object, "n", 0);
+  row.leaks = object.get<bool>("leaks", false);
   if (object.has("difference_to_best")) {
     JsonObject difference = object.object("difference_to_best");
     row.difference_to_best =
@@ -254,11 +280,18 @@ bool same_kinds(const std::vector<EvalCell>& a, const std::vector<EvalCell>& b) 
   });
 }
 
+bool same_groups(const std::vector<EvalGroup>& a, const std::vector<EvalGroup>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const EvalGroup& one, const EvalGroup& other) {
+    return one.name == other.name && one.count == other.count;
+  });
+}
+
 /// What must hold between runs: each once, each evaluation once, the same windows and kinds of problems everywhere.
 void check_runs(const std::vector<Run>& runs, const std::string& source) {
   std::set<std::pair<std::string, std::int64_t>> seen;
   std::map<std::pair<std::string, std::int64_t>, const std::vector<EvalCell>*> kinds;
   std::map<std::pair<std::string, std::int64_t>, std::size_t> windows;
+  std::map<std::pair<std::string, std::int64_t>, const std::vector<EvalGroup>*> groups;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     if (!seen.insert({run.encoding, run.seed}).second) {
@@ -279,6 +312,13 @@ void check_runs(const std::vector<Run>& runs, const std::string& source) {
           throw Error(str(source, ": runs[", i, "].eval[", j,
                           "].cells: expected x, y and count as in the other runs of '", eval.task, "' at ", eval.length,
                           ", got others"));
+        }
+      }
+      if (!eval.groups.empty()) {
+        const auto [place, added] = groups.emplace(key, &eval.groups);
+        if (!added && !same_groups(*place->second, eval.groups)) {
+          throw Error(str(source, ": runs[", i, "].eval[", j, "].groups: expected those of the other runs of '",
+                          eval.task, "', got others"));
         }
       }
       if (eval.windows.empty()) continue;
@@ -347,6 +387,7 @@ Json to_json(const Results& results) {
                  {"mean", optional_number(row.mean)},
                  {"sd", optional_number(row.sd)},
                  {"n", row.n}};
+    if (row.leaks) item["leaks"] = true;
     item["difference_to_best"] = nullptr;
     if (const auto& difference = row.difference_to_best) {
       item["difference_to_best"] = {{"mean", difference->mean},

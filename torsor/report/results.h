@@ -32,6 +32,14 @@ struct EvalCell {
   std::int64_t count = 0;
 };
 
+/// The share that a run reaches in one group of a task's problems: a circuit of suites, a linguistic term, a task of
+/// GLUE.
+struct EvalGroup {
+  std::string name;
+  double value = 0;        ///< a share 0..1; of scores -1..1
+  std::int64_t count = 0;  ///< suites, paradigms or examples in it
+};
+
 /// One evaluation of a run: one task at one length (for addition the digits of the longer operand).
 struct Eval {
   std::string task;
@@ -43,6 +51,9 @@ struct Eval {
   std::optional<double> bits_per_byte;
   std::vector<PositionLoss> position_loss;
   std::optional<double> accuracy;  ///< the share of problems solved, 0..1, of tasks that are scored so
+  bool score = false;              ///< the accuracy is a mean of scores -1..1 (correlations among them)
+  bool leaks = false;              ///< conditional on what tells of later words: shown, never compared
+  std::vector<EvalGroup> groups;   ///< by group, the same groups in every run
   std::vector<EvalCell> cells;     ///< the same by kind of problem, the same kinds and counts in every run
   /// Mean loss of every window, or 1 for every problem solved and 0 for the others: the same windows, or problems, in
   /// the same order in every run of this length.
@@ -93,6 +104,7 @@ struct SummaryRow {
   std::optional<double> sd;                    ///< of the sample (n - 1); empty with fewer than two seeds
   std::int64_t n = 0;                          ///< evaluations that ended, finite or not
   std::optional<Interval> difference_to_best;  ///< this one minus the best, over the seeds that both have
+  bool leaks = false;                          ///< not compared: it is never the best and has no difference
 };
 
 /// What an encoding adds to a logit, or does to it, by distance.

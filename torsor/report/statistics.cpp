@@ -11,6 +11,7 @@
 #include "torsor/base/error.h"
 #include "torsor/base/random.h"
 #include "torsor/report/accuracy.h"
+#include "torsor/report/groups.h"
 
 namespace torsor::report {
 namespace {
@@ -172,6 +173,7 @@ struct Measured {
   std::optional<double> value;
   double loss = 0;
   std::vector<double> windows;
+  bool leaks = false;
 };
 
 /// Reads a figure from a run; empty when the evaluation did not end.
@@ -181,7 +183,19 @@ Reader reader_at(const std::string& task, std::int64_t length, Metric metric) {
   return [=](const Run& run) -> std::optional<Measured> {
     const Eval* eval = find_eval(run, task, length);
     if (eval == nullptr || eval->status != Status::ok) return std::nullopt;
-    return Measured{figure(*eval, metric), eval->loss.value_or(0), eval->windows};
+    // What leaks has no perplexity that would not be finite: it has none at all.
+    if (eval->leaks && metric != Metric::accuracy) return std::nullopt;
+    return Measured{figure(*eval, metric), eval->loss.value_or(0), eval->windows, eval->leaks};
+  };
+}
+
+Reader reader_of_group(const std::string& task, std::int64_t length, const std::string& group) {
+  return [=](const Run& run) -> std::optional<Measured> {
+    const Eval* eval = find_eval(run, task, length);
+    if (eval == nullptr || eval->status != Status::ok) return std::nullopt;
+    for (const EvalGroup& one : eval->groups)
+      if (one.name == group) return Measured{one.value, 0, {}, eval->leaks};
+    return std::nullopt;
   };
 }
 
@@ -189,7 +203,7 @@ Reader reader_of(const std::string& task, const Pool& pool) {
   return [=](const Run& run) -> std::optional<Measured> {
     std::optional<PooledAccuracy> pooled = pooled_accuracy(run, task, pool.lengths);
     if (!pooled) return std::nullopt;
-    return Measured{pooled->value, 0, std::move(pooled->windows)};
+    return Measured{pooled->value, 0, std::move(pooled->windows), false};
   };
 }
 
@@ -200,17 +214,19 @@ struct Column {
   std::vector<Sample> samples;
   std::int64_t ended = 0;  // finite or not
   std::optional<double> mean;
+  bool leaks = false;
 };
 
 std::vector<Column> columns_of(const Results& results, const Reader& read) {
   std::vector<Column> columns;
   for (const std::string& encoding : encodings_of(results)) {
-    Column column{encoding, {}, {}, 0, std::nullopt};
+    Column column{encoding, {}, {}, 0, std::nullopt, false};
     for (const Run& run : results.runs) {
       if (run.encoding != encoding || run.status != Status::ok) continue;
       std::optional<Measured> measured = read(run);
       if (!measured) continue;
       ++column.ended;
+      column.leaks = column.leaks || measured->leaks;
       if (!measured->value) continue;
       column.seeds.push_back(run.seed);
       column.samples.push_back({*measured->value, measured->loss, std::move(measured->windows)});
@@ -275,15 +291,17 @@ void add_rows(Results& results, Differences& differences, const std::string& tas
   if (!measured && metric != Metric::perplexity) return;
   const Column* best = nullptr;
   for (const Column& column : columns) {
-    if (column.mean && (best == nullptr || better(name, *column.mean, *best->mean))) best = &column;
+    if (column.mean && !column.leaks && (best == nullptr || better(name, *column.mean, *best->mean))) best = &column;
   }
   for (const Column& column : columns) {
-    SummaryRow row{column.encoding, task, length, name, column.mean, std::nullopt, column.ended, std::nullopt};
+    SummaryRow row{column.encoding, task,         length,       name,        column.mean,
+                   std::nullopt,    column.ended, std::nullopt, column.leaks};
     if (column.mean) {
       std::vector<double> values;
       for (const Sample& sample : column.samples) values.push_back(sample.value);
       row.sd = sd_of(values);
-      row.difference_to_best = &column == best ? Interval{0, 0.0, 0.0} : differences(metric, column, *best);
+      if (!column.leaks)
+        row.difference_to_best = &column == best ? Interval{0, 0.0, 0.0} : differences(metric, column, *best);
     }
     results.summary.push_back(std::move(row));
   }
@@ -360,7 +378,7 @@ std::optional<Best> best_of(const Results& results, const std::string& task, std
   const SummaryRow* best = nullptr;
   const SummaryRow* second = nullptr;
   for (const SummaryRow& row : results.summary) {
-    if (row.task != task || row.length != length || row.metric != metric || !row.mean) continue;
+    if (row.task != task || row.length != length || row.metric != metric || !row.mean || row.leaks) continue;
     if (best == nullptr || better(metric, *row.mean, *best->mean)) {
       second = best;
       best = &row;
@@ -392,8 +410,14 @@ void summarize(Results& results, const BootstrapOptions& options) {
     for (const std::int64_t length : lengths_of(results, task)) {
       Differences differences(bootstrap);
       if (accuracy) {
-        add_rows(results, differences, task, length, Metric::accuracy, kAccuracy,
+        const std::string headline = headline_metric(results, task);
+        add_rows(results, differences, task, length, Metric::accuracy, headline,
                  reader_at(task, length, Metric::accuracy));
+        for (const EvalGroup& group : groups_of(results, task)) {
+          Differences of_group(bootstrap);
+          add_rows(results, of_group, task, length, Metric::accuracy, group_metric(headline, group.name),
+                   reader_of_group(task, length, group.name));
+        }
         continue;
       }
       for (const Metric metric : kLanguageMetrics) {

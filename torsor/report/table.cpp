@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "torsor/base/error.h"
+#include "torsor/report/groups.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
 
@@ -43,7 +44,10 @@ FigureCell cell_without_figure(const Results& results, const std::string& encodi
     if (run.encoding != encoding) continue;
     say(run.status, run.reason);
     for (const std::int64_t length : lengths) {
-      if (const Eval* eval = find_eval(run, task, length); eval != nullptr) say(eval->status, eval->reason);
+      const Eval* eval = find_eval(run, task, length);
+      if (eval == nullptr) continue;
+      say(eval->status, eval->reason);
+      if (eval->leaks && cell.text.empty()) cell.text = "leaks", cell.reason = eval->reason;
     }
   }
   return cell;
@@ -180,6 +184,10 @@ std::string align_columns(const std::vector<std::vector<std::string>>& rows) {
 std::string text_table(const Results& results) {
   std::string text;
   for (const std::string& task : tasks_of(results)) {
+    if (!groups_of(results, task).empty()) {
+      text += (text.empty() ? "" : "\n") + group_text(results, task);
+      continue;
+    }
     const FigureTable table = figure_table(results, task);
     const std::size_t seeds = seeds_of(results).size();
     bool marked = false;

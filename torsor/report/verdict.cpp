@@ -7,6 +7,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/report/accuracy.h"
+#include "torsor/report/groups.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
 
@@ -163,6 +164,19 @@ std::string seeds_sentence(std::size_t seeds) {
   return str(seeds, " seeds only show direction: no difference counts as shown with fewer than ", kSeedsToShow, ".");
 }
 
+std::string leaks_sentence(const Results& results, const std::string& task) {
+  std::vector<std::string> leaking;
+  for (const std::string& encoding : encodings_of(results)) {
+    const bool leaks = std::any_of(results.runs.begin(), results.runs.end(), [&](const Run& run) {
+      return run.encoding == encoding && std::any_of(run.eval.begin(), run.eval.end(),
+                                                     [&](const Eval& eval) { return eval.task == task && eval.leaks; });
+    });
+    if (leaks) leaking.push_back(encoding);
+  }
+  if (leaking.empty()) return "";
+  return str("Not compared, since its inputs tell of later words: ", join_words(leaking), ".");
+}
+
 void add_refusals(const Results& results, const std::string& task, const std::vector<std::int64_t>& lengths,
                   std::vector<std::string>& sentences) {
   std::vector<std::string> refusing, failing;
@@ -216,7 +230,8 @@ std::vector<std::string> verdict_sentences(const Results& results, const std::st
     return sentences;
   }
   if (scored_by_accuracy(results, task)) {
-    sentences = accuracy_verdict(results, task);
+    const bool grouped = !groups_of(results, task).empty();
+    sentences = grouped ? group_verdict(results, task) : accuracy_verdict(results, task);
     add_refusals(results, task, lengths, sentences);
     return sentences;
   }
@@ -237,6 +252,7 @@ std::vector<std::string> verdict_sentences(const Results& results, const std::st
     }
   }
   add_shapes(results, task, home, lengths, sentences);
+  if (std::string leaking = leaks_sentence(results, task); !leaking.empty()) sentences.push_back(std::move(leaking));
   add_refusals(results, task, lengths, sentences);
   return sentences;
 }

@@ -16,6 +16,9 @@ std::string join_words(const std::vector<std::string>& items, const char* last =
 /// That so few seeds only show direction.
 std::string seeds_sentence(std::size_t seeds);
 
+/// Which encodings are shown and not compared (Eval::leaks); empty when there are none.
+std::string leaks_sentence(const Results& results, const std::string& task);
+
 /// Appends who refuses which lengths, and which runs did not end.
 void add_refusals(const Results& results, const std::string& task, const std::vector<std::int64_t>& lengths,
                   std::vector<std::string>& sentences);

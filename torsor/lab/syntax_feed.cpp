@@ -1,0 +1,54 @@
+#include "torsor/lab/syntax_feed.h"
+
+#include "torsor/base/error.h"
+
+namespace torsor {
+namespace {
+
+std::string names_of(const Encoding& encoding) {
+  std::string all;
+  for (const std::string& name : encoding.inputs()) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+}  // namespace
+
+NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const std::vector<FeedRow>& rows,
+                       std::int64_t tokens) {
+  const std::vector<std::string> names = encoding.inputs();
+  if (names.empty()) return {};
+  if (feed == nullptr)
+    throw UsageError(str("the encoding reads ", names_of(encoding), " of every token, and no parses were given"));
+  NamedTensors inputs = feed->inputs(rows, tokens, encoding);
+  for (const std::string& name : names) {
+    const auto found = inputs.find(name);
+    if (found == inputs.end() || !found->second.defined())
+      throw Error(str(feed->description(), " gives no ", name, ", which the encoding reads"));
+    const at::Tensor& given = found->second;
+    if (given.dim() < 2 || given.size(0) != static_cast<std::int64_t>(rows.size()) || given.size(1) != tokens)
+      throw Error(str(name, " must have shape (", rows.size(), ", ", tokens, ", ...), found ", given.sizes()));
+  }
+  return inputs;
+}
+
+NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, const Corpus& corpus, const Batch& batch) {
+  if (encoding.inputs().empty()) return {};
+  std::vector<FeedRow> rows;
+  for (std::size_t r = 0; r < batch.rows; ++r) {
+    FeedRow row;
+    row.place = FeedRow::Place{&corpus, batch.windows[r], 0, batch.length};
+    if (corpus.tokenizer == "bytes") {
+      const std::int64_t* tokens = batch.tokens.data() + r * (batch.length + 1);
+      for (std::size_t t = 0; t < batch.length; ++t) {
+        row.text += static_cast<char>(tokens[t]);
+        row.tokens.push_back({t, t + 1});
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return feed_rows(feed, encoding, rows, static_cast<std::int64_t>(batch.length));
+}
+
+bool leaks(const Encoding& encoding) { return encoding.traits().leaks; }
+
+}  // namespace torsor
