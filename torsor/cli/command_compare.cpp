@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "torsor/cli/feed_options.h"
 #include "torsor/cli/publish.h"
 #include "torsor/cli/syntax_options.h"
 #include "torsor/lab/compare.h"
@@ -29,6 +30,7 @@ struct CompareArguments {
   std::string model;
   std::string dtype = "float32";
   SyntaxOptions syntax;
+  FeedArguments feed;
   std::string folder;  // of GLUE-layout tasks
   std::vector<std::string> glue_tasks;
   std::int64_t fine_steps = -1;
@@ -54,6 +56,7 @@ void check_fit(const CompareArguments& arguments) {
     refuse(arguments.task == "syntax" && !arguments.data.tokens.empty(), "--tokens", "--task lm");
     return;
   }
+  refuse(!sources_of(arguments.feed).empty(), "--parser, --parses and --arcs", "--task lm, syntax and glue");
   refuse(!arguments.data.text.empty(), "--text", "--task lm and syntax");
   refuse(!arguments.data.valid.empty(), "--valid", "--task lm and syntax");
   refuse(!arguments.data.tokens.empty(), "--tokens", "--task lm");
@@ -91,6 +94,7 @@ GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOpti
   const std::int64_t generated = plan.data.generated_bytes;
   plan.data = arguments.data;
   plan.data.generated_bytes = generated;
+  plan.parses = sources_of(arguments.feed);
   plan.folder = arguments.folder;
   plan.tasks = arguments.glue_tasks;
   RunPlan& run = plan.encoder.run;
@@ -117,6 +121,7 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   const std::int64_t generated = plan.data.generated_bytes;
   plan.data = arguments.data;
   plan.data.generated_bytes = generated;
+  plan.parses = sources_of(arguments.feed);
   if (arguments.task == "syntax") plan.syntax = syntax_plan(arguments.syntax);
   if (!arguments.model.empty())
     plan.run.model = read_model_file(arguments.model);
@@ -149,10 +154,10 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
       for (const char* planned :
-           {"--encodings",   "--task",         "--text",      "--valid",          "--tokens", "--token-bytes",
-            "--length",      "--eval-lengths", "--seeds",     "--steps",          "--batch",  "--learning-rate",
-            "--eval-spans",  "--problems",     "--profile",   "--model",          "--dtype",  "--suites",
-            "--suite-items", "--blimp",        "--separator", "--sg-final-period"})
+           {"--encodings",       "--task",   "--text",   "--valid",  "--tokens",        "--token-bytes", "--length",
+            "--eval-lengths",    "--seeds",  "--steps",  "--batch",  "--learning-rate", "--eval-spans",  "--problems",
+            "--profile",         "--model",  "--dtype",  "--suites", "--suite-items",   "--blimp",       "--separator",
+            "--sg-final-period", "--parser", "--parses", "--arcs"})
         if (option->count() > 0 && option->check_name(planned))
           throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
     const Json earlier = read_json(arguments.from);
@@ -219,6 +224,7 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--model", arguments->model, "JSON file with the model's sizes");
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   add_syntax_options(command, arguments->syntax);
+  add_feed_options(command, arguments->feed);
   command->add_option("--data", arguments->folder, "of glue: the folder that holds a folder a task");
   command
       ->add_option("--glue-tasks", arguments->glue_tasks,

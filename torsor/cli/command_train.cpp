@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "torsor/base/file.h"
+#include "torsor/cli/feed_options.h"
 #include "torsor/cli/syntax_options.h"
 #include "torsor/lab/encoder_run.h"
 #include "torsor/lab/evaluate.h"
@@ -25,6 +26,7 @@ namespace {
 struct TrainArguments {
   std::string encoding;
   DataSource data;
+  FeedArguments feed;
   RunPlan plan;
   std::string model;
   std::int64_t save_every = 50;
@@ -91,6 +93,7 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   }
   const LmData data = load_data(arguments.data, plan.length);
   say(common, data.description);
+  const auto feed = feed_of(arguments.feed, /*causal=*/!encoder, data.gold, common.out + "/parses", common);
   RunControl control;
   control.folder = common.out;
   control.save_every = arguments.save_every;
@@ -100,10 +103,10 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   control.progress = &progress;
   control.on_message = [&](const std::string& line) { say(common, line); };
   if (encoder) {
-    const EncoderResult result = train_encoder(*encoder, data, control);
+    const EncoderResult result = train_encoder(*encoder, data, control, feed);
     print_trained(common, plan.encoding, result.train, result.encoder.parameter_count());
   } else {
-    const RunResult result = train_run(plan, data, control);
+    const RunResult result = train_run(plan, data, control, feed);
     print_trained(common, plan.encoding, result.train, result.model.parameter_count());
   }
   return 0;
@@ -125,6 +128,7 @@ struct EvalArguments {
   std::int64_t problems = 0;
   std::int64_t stride = 0;
   SyntaxOptions syntax;
+  FeedArguments feed;
 };
 
 void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments) {
@@ -174,12 +178,13 @@ int run_task_eval(const EvalArguments& arguments, const CommonOptions& common) {
 
 /// Sliding windows: the perplexities of tokens and of words, each target scored once.
 int print_sliding(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments,
-                  const CommonOptions& common) {
+                  const SyntaxFeed* feed, const CommonOptions& common) {
   SlidingOptions options;
   options.length = length;
   options.stride = arguments.stride;
   options.dtype = dtype_named(arguments.dtype);
   options.stop = [] { return stop_requested.load(); };
+  options.tags.feed = feed;
   const Json figures = perplexity_to_json(sliding_perplexity(loaded.model, corpus, options));
   if (common.json) {
     Json json = {{"checkpoint", arguments.checkpoint},
@@ -213,7 +218,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
       throw UsageError(str("--text, --tokens, --lengths, --spans, --problems and --dump-logits do not go with --task ",
                            arguments.task));
     return run_syntax_eval({arguments.checkpoint, arguments.base, arguments.encoding, arguments.precision,
-                            arguments.dtype, arguments.task == "syntax", arguments.syntax},
+                            arguments.dtype, arguments.task == "syntax", arguments.syntax, arguments.feed},
                            common);
   }
   if (!arguments.task.empty()) return run_task_eval(arguments, common);
@@ -226,16 +231,21 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   const ModelConfig& config = loaded.model.config();
   if (bytes && loaded.tokenizer != "bytes")
     throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', not bytes; give --tokens"));
-  const Corpus corpus = bytes ? load_text(arguments.text)
-                              : load_tokens(arguments.tokens, static_cast<std::size_t>(arguments.token_bytes),
-                                            static_cast<std::uint32_t>(config.vocabulary_size));
+  TextData data;
+  if (bytes)
+    data = load_texts(arguments.text);
+  else
+    data.corpus = load_tokens(arguments.tokens, static_cast<std::size_t>(arguments.token_bytes),
+                              static_cast<std::uint32_t>(config.vocabulary_size));
+  const Corpus& corpus = data.corpus;
+  const auto feed = feed_of(arguments.feed, /*causal=*/true, data.gold, "", common);
   std::vector<std::int64_t> lengths = arguments.lengths;
   if (lengths.empty()) lengths = {config.train_length};
   for (const std::int64_t length : lengths)
     if (length < 1) throw UsageError(str("lengths must be at least 1, found ", length));
   std::sort(lengths.begin(), lengths.end());
   if (!arguments.dump.empty()) dump_logits(loaded, corpus, lengths.back(), arguments);
-  if (arguments.stride > 0) return print_sliding(loaded, corpus, lengths.back(), arguments, common);
+  if (arguments.stride > 0) return print_sliding(loaded, corpus, lengths.back(), arguments, feed.get(), common);
 
   const EvaluationPlan plan = evaluation_windows(corpus, std::vector<std::size_t>(lengths.begin(), lengths.end()),
                                                  static_cast<std::size_t>(arguments.spans));
@@ -248,7 +258,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
     std::cout << config.encoding << " on " << plan.target_count() << (bytes ? " bytes" : " tokens") << "\n";
   for (const std::int64_t length : lengths) {
     const LmEvaluation one = evaluate_lm(loaded.model, corpus, plan, length, dtype_named(arguments.dtype),
-                                         [] { return stop_requested.load(); });
+                                         [] { return stop_requested.load(); }, {feed.get(), {}});
     json["eval"].push_back(evaluation_to_json(one, bytes));
     if (common.json) continue;
     std::cout << std::setw(8) << length << "  ";
@@ -273,6 +283,7 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
+  add_feed_options(command, arguments->feed);
   command->add_option("--length", arguments->plan.length, "tokens of a window")
       ->check(whole_number(1))
       ->capture_default_str();
@@ -328,6 +339,7 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
       "--task", arguments->task,
       "instead of text: syntax (suites, and --blimp), blimp, or addition or passkey, the training's task");
   add_syntax_options(command, arguments->syntax);
+  add_feed_options(command, arguments->feed);
   command->add_option("--problems", arguments->problems, "test problems a cell of the task; left out: 40")
       ->check(whole_number(1));
   command->add_option("--dump-logits", arguments->dump, "write tokens and logits of the first window as safetensors");

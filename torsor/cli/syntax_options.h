@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "torsor/cli/common.h"
+#include "torsor/cli/feed_options.h"
 #include "torsor/lab/compare.h"
 
 namespace torsor {
@@ -31,6 +32,7 @@ struct SyntaxEvalArguments {
   std::string dtype = "float32";
   bool suites = true;  ///< score suites; else BLiMP alone
   SyntaxOptions syntax;
+  FeedArguments feed;
 };
 
 /// torsor eval --task syntax or blimp

@@ -233,16 +233,22 @@ SingleSentence generate_sentence(const GrammarOptions& options, Construction con
   throw Error(str("grammar: expected room for a sentence of the kind ", name, " in ", options.max_words, " words"));
 }
 
-Corpus generate_corpus(std::size_t bytes, std::uint64_t seed) {
+std::vector<GeneratedDocument> generate_documents(std::size_t bytes, std::uint64_t seed) {
   if (bytes == 0) throw UsageError("grammar: expected at least 1 byte of text, got 0");
   constexpr std::size_t kDocument = 32768;  // holds a dozen windows of 2048
-  const std::size_t documents = bytes < 64 ? 1 : std::max<std::size_t>(2, (bytes + kDocument / 2) / kDocument);
+  const std::size_t count = bytes < 64 ? 1 : std::max<std::size_t>(2, (bytes + kDocument / 2) / kDocument);
   GrammarOptions options;
   options.seed = seed;
-  options.target_bytes = (bytes + documents - 1) / documents;
+  options.target_bytes = (bytes + count - 1) / count;
+  std::vector<GeneratedDocument> documents;
+  for (std::size_t d = 0; d < count; ++d) documents.push_back(generate_document(options, d));
+  return documents;
+}
+
+Corpus generate_corpus(std::size_t bytes, std::uint64_t seed) {
   Corpus corpus;
-  for (std::size_t d = 0; d < documents; ++d) {
-    Corpus one = text_corpus(generate_document(options, d).text, str("generated ", d + 1));
+  for (GeneratedDocument& document : generate_documents(bytes, seed)) {
+    Corpus one = text_corpus(std::move(document.text), str("generated ", corpus.documents.size() + 1));
     corpus.tokenizer = one.tokenizer;
     corpus.vocabulary_size = one.vocabulary_size;
     corpus.documents.push_back(std::move(one.documents.front()));

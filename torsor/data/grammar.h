@@ -116,6 +116,9 @@ struct SingleSentence {
 };
 SingleSentence generate_sentence(const GrammarOptions& options, Construction construction, std::uint64_t index);
 
+/// The documents of generate_corpus(bytes, seed), with their trees.
+std::vector<GeneratedDocument> generate_documents(std::size_t bytes, std::uint64_t seed);
+
 /// A corpus of bytes of at least `bytes` bytes and little more, in equal documents of about 32 KiB (at least two, so
 /// that one can be kept for validation, unless `bytes` is below 64). Throws UsageError when `bytes` is 0.
 Corpus generate_corpus(std::size_t bytes, std::uint64_t seed);

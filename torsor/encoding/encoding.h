@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "torsor/encoding/expression.h"
@@ -196,6 +197,9 @@ class Encoding {
   virtual ~Encoding() = default;
 
   const Dimensions& dimensions() const { return dimensions_; }
+  /// The canonical expression that make_encoding() was given; empty for the parts of one.
+  const std::string& expression() const { return expression_; }
+  void set_expression(std::string expression) { expression_ = std::move(expression); }
   std::int64_t group() const { return dimensions_.heads / dimensions_.kv_heads; }
   HeadRange all_heads() const { return {0, dimensions_.heads}; }
 
@@ -311,6 +315,9 @@ class Encoding {
 
  protected:
   Dimensions dimensions_;
+
+ private:
+  std::string expression_;
 };
 
 }  // namespace torsor

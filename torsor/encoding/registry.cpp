@@ -394,7 +394,9 @@ std::shared_ptr<const Encoding> make_encoding(const Expression& expression, cons
   if (dimensions.train_length < 0)
     throw UsageError(str("train_length must not be negative, found ", dimensions.train_length));
   if (dimensions.layers < 1) throw UsageError(str("layers must be at least 1, found ", dimensions.layers));
-  return Maker().sum(expression, dimensions);
+  auto made = Maker().sum(expression, dimensions);
+  made->set_expression(print(expression));
+  return made;
 }
 
 std::shared_ptr<const Encoding> make_encoding(std::string_view text, const Dimensions& dimensions) {

@@ -63,17 +63,20 @@ class Comparison {
   void prepare() {
     // Everything that can be refused is refused before the first step.
     window_ = trained_window(plan_);
-    for (const std::string& encoding : plan_.encodings) {
+    for (const std::string& label : plan_.encodings) {
+      const std::string encoding = split_control(label).first;
       ModelConfig model = plan_.run.model;
       model.train_length = window_;
       model.complete();
       const auto made = make_encoding(encoding, model.dimensions());
       check_axes(*made, encoding);
-      if (!made->inputs().empty() && !control_.feed)
+      if (!made->inputs().empty() && plan_.parses.empty() && !control_.feed)
         throw UsageError(str("'", encoding, "' reads ", made->inputs().front(),
-                             " of every token, and no parses of the text were given"));
+                             " of every token, and no parses of the text were given (--parser)"));
+      if (made->inputs().empty() && encoding != label)
+        throw UsageError(str("'", label, "': a control changes parses, and this encoding reads none"));
     }
-    work_ = make_workload(plan_, control_.feed);
+    work_ = make_workload(plan_, feed_factory(plan_.parses, control_, /*causal=*/true));
     if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())
       throw Error(str("the data has changed since the results were made: SHA-256 ", work_->sha256(), ", expected ",
                       control_.expected_data));
@@ -92,7 +95,10 @@ class Comparison {
       return run;
     }
     RunPlan plan = plan_.run;
-    plan.encoding = encoding;
+    const std::string control = split_control(encoding).second;
+    const std::unique_ptr<const Workload> controlled = control.empty() ? nullptr : work_->under(control);
+    const Workload& work = controlled ? *controlled : *work_;
+    plan.encoding = split_control(encoding).first;
     plan.seed = seed;
     plan.length = window_;
     const at::ScalarType dtype = dtype_named(plan.dtype);
@@ -103,18 +109,18 @@ class Comparison {
     json["reason"] = "";
     reset_peak_memory();
     try {
-      RunControl control;
-      control.folder = folder;
-      control.save_every = kSaveEvery;
-      control.resume = true;
-      control.stop = control_.stop;
+      RunControl run;
+      run.folder = folder;
+      run.save_every = kSaveEvery;
+      run.resume = true;
+      run.stop = control_.stop;
       const std::string label = plan_.seeds.size() > 1 ? str(encoding, " seed ", seed) : encoding;
       std::optional<Progress::Options> progress;
       if (control_.progress) progress.emplace(control_.progress(label));
-      control.progress = progress ? &*progress : nullptr;
+      run.progress = progress ? &*progress : nullptr;
       if (control_.on_message)
-        control.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
-      const RunResult result = train_run(plan, work_->training(plan), control);
+        run.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
+      const RunResult result = train_run(plan, work.training(plan), run);
       json["parameters"] = result.model.parameter_count();
       json["train"] = train_to_json(result.train);
       json["peak_memory_bytes"] = nullptr;
@@ -122,9 +128,9 @@ class Comparison {
       json["eval"] = Json::array();
       const auto stop = [&] { return stopped(control_); };
       for (const std::int64_t length : plan_.eval_lengths)
-        json["eval"].push_back(work_->evaluate(result.model, length, dtype, stop));
-      for (Json& one : work_->evaluate_more(result.model, dtype, stop)) json["eval"].push_back(std::move(one));
-      const double speed = decode_speed(result.model, *work_, window_, dtype);
+        json["eval"].push_back(work.evaluate(result.model, length, dtype, stop));
+      for (Json& one : work.evaluate_more(result.model, dtype, stop)) json["eval"].push_back(std::move(one));
+      const double speed = decode_speed(result.model, work, window_, dtype);
       if (speed > 0) json["decode_tokens_per_second"] = speed;
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
       json["effect"] = effect_of(result.model, work_->inputs_of(plan_.eval_lengths.back()));
@@ -183,6 +189,19 @@ class Comparison {
 
 }  // namespace
 
+std::pair<std::string, std::string> split_control(const std::string& encoding) {
+  const std::size_t at = encoding.find('@');
+  if (at == std::string::npos) return {encoding, ""};
+  const auto trimmed = [](const std::string& text) {
+    const std::size_t first = text.find_first_not_of(' ');
+    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+  };
+  const std::string control = trimmed(encoding.substr(at + 1));
+  if (syntax::control_named(control) == syntax::Control::kNone)
+    throw UsageError(str("'", encoding, "': 'none' is no control"));
+  return {trimmed(encoding.substr(0, at)), control};
+}
+
 std::vector<std::string> split_encodings(const std::vector<std::string>& texts) {
   std::vector<std::string> encodings;
   for (const std::string& text : texts) {
@@ -195,7 +214,8 @@ std::vector<std::string> split_encodings(const std::vector<std::string>& texts) 
       if (one.find_first_not_of(' ') == std::string::npos) continue;
       std::string canonical;
       try {
-        canonical = print(parse(one));
+        const auto [expression, control] = split_control(one);
+        canonical = print(parse(expression)) + (control.empty() ? "" : " @ " + control);
       } catch (const UsageError& error) {
         const std::string message = error.what();
         if (message.find("found ','") == std::string::npos) throw;
@@ -249,6 +269,7 @@ Json compare_to_json(const ComparePlan& plan) {
   if (learns_from_text(plan.task)) {
     json["data"] = data_to_json(plan.data);
     json["eval_spans"] = plan.eval_spans;
+    if (!plan.parses.empty()) json["parses"] = sources_to_json(plan.parses);
     if (plan.task == "syntax") json["syntax"] = syntax_to_json(plan.syntax);
   } else {
     json["problems"] = plan.problems;
@@ -274,6 +295,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   if (learns_from_text(plan.task)) {
     plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
     plan.eval_spans = object.get<std::int64_t>("eval_spans");
+    if (object.has("parses")) plan.parses = sources_from_json(object.get<Json>("parses"), source + ": config: parses");
     if (plan.task == "syntax") plan.syntax = syntax_from_json(object.get<Json>("syntax"), source + ": config: syntax");
   } else {
     check_task(plan.task);
@@ -311,7 +333,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   at_least("run: steps", 1, plan.run.steps);
   for (const std::int64_t length : plan.eval_lengths) at_least("eval_lengths", 1, length);
   for (const std::int64_t seed : plan.seeds) at_least("seeds", 0, seed);
-  for (const std::string& encoding : plan.encodings) parse(encoding);
+  for (const std::string& encoding : plan.encodings) parse(split_control(encoding).first);
   dtype_named(plan.run.dtype);
   return plan;
 }
@@ -326,6 +348,15 @@ ComparePlan compare_from_json(const Json& config, const std::string& source) {
     const std::string message = error.what();
     throw Error(message.rfind(source, 0) == 0 ? message : str(source, ": config: ", message));
   }
+}
+
+SyntaxFeedFactory feed_factory(const ParseSources& parses, const CompareControl& control, bool causal) {
+  if (control.feed || parses.empty()) return control.feed;
+  ParseSources sources = parses;
+  if (sources.cache.empty()) sources.cache = control.folder + "/parses";
+  return [sources, causal, tell = control.on_message](const LmData& data) {
+    return make_parsed_feed(sources, causal, data.gold, tell);
+  };
 }
 
 Json run_compare(const ComparePlan& plan, const CompareControl& control) { return Comparison(plan, control).run(); }

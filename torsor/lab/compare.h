@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "torsor/lab/data.h"
+#include "torsor/lab/parsed_feed.h"
 #include "torsor/lab/run.h"
 
 namespace torsor {
@@ -23,8 +25,10 @@ struct SyntaxPlan {
 };
 
 struct ComparePlan {
-  std::vector<std::string> encodings;  ///< canonical expressions, each once
-  std::string task = "lm";             ///< "lm", "syntax", or one of task_names()
+  /// Canonical expressions, each once. "E @ CONTROL" is E with the syntax of a control (split_control).
+  std::vector<std::string> encodings;
+  ParseSources parses;      ///< where encodings with per-token inputs have them from
+  std::string task = "lm";  ///< "lm", "syntax", or one of task_names()
   std::string profile = "quick";
   DataSource data;  ///< of "lm" and "syntax"
   SyntaxPlan syntax;
@@ -35,6 +39,9 @@ struct ComparePlan {
   std::int64_t problems = 40;    ///< of a generated task: test problems a cell
   std::int64_t threads = 0;
 };
+
+/// "E @ shuffled" -> ("E", "shuffled"); without a control ("E", "").
+std::pair<std::string, std::string> split_control(const std::string& encoding);
 
 /// Encodings written with ';' between them, checked and brought to canonical form; a repeated one counts once.
 std::vector<std::string> split_encodings(const std::vector<std::string>& texts);
@@ -54,12 +61,15 @@ struct CompareControl {
   bool resume = false;        ///< go on in a folder that holds runs of the same plan
   bool force = false;         ///< replace what is there
   std::string expected_data;  ///< SHA-256 that the data must have; empty = any
-  SyntaxFeedFactory feed;     ///< for encodings with per-token inputs; empty = there is none
+  SyntaxFeedFactory feed;     ///< in place of the plan's parses
   const std::atomic<bool>* stop = nullptr;
   std::function<Progress::Options(const std::string& label)> progress;  ///< makes the reporter of one run
   std::function<void(const Json& results)> on_results;  ///< after each run: the document so far, already on disk
   std::function<void(const std::string&)> on_message;   ///< a line for people
 };
+
+/// What makes the feed of a comparison: control.feed, or the plan's parses; empty without either.
+SyntaxFeedFactory feed_factory(const ParseSources& parses, const CompareControl& control, bool causal);
 
 /// Runs what is missing and returns the document of results.json without summary and verdict. results.json in the
 /// folder is replaced after each run. A run that fails is recorded as failed and the others go on.

@@ -1,10 +1,13 @@
 #include "torsor/lab/data.h"
 
 #include <cmath>
+#include <memory>
 #include <sstream>
 
 #include "torsor/base/hash.h"
 #include "torsor/data/grammar.h"
+#include "torsor/syntax/conllu.h"
+#include "torsor/syntax/relations.h"
 
 namespace torsor {
 namespace {
@@ -27,20 +30,90 @@ std::string size_text(std::size_t bytes) {
   return text.str();
 }
 
+bool is_treebank(const std::string& path) { return path.size() > 7 && path.ends_with(".conllu"); }
+
+/// Texts, and the documents of treebanks as texts; adds these to `treebanks`.
+Corpus read_texts(const std::vector<std::string>& paths, std::vector<syntax::TreebankText>& treebanks) {
+  std::vector<std::string> plain;
+  for (const std::string& path : paths)
+    if (!is_treebank(path)) plain.push_back(path);
+  Corpus corpus;
+  if (plain.size() == paths.size() || !plain.empty()) corpus = load_text(plain);
+  for (const std::string& path : paths) {
+    if (!is_treebank(path)) continue;
+    for (syntax::TreebankText& one : syntax::treebank_texts(syntax::read_conllu_file(path), path)) {
+      Corpus text = text_corpus(one.text, str(path, ": ", one.doc_id));
+      corpus.tokenizer = text.tokenizer;
+      corpus.vocabulary_size = text.vocabulary_size;
+      corpus.documents.push_back(std::move(text.documents.front()));
+      treebanks.push_back(std::move(one));
+    }
+  }
+  return corpus;
+}
+
+std::vector<syntax::Parse> gold_of(const std::vector<syntax::TreebankText>& treebanks) {
+  std::vector<syntax::Parse> parses;
+  for (const syntax::TreebankText& one : treebanks) {
+    syntax::ParseOptions options;
+    options.doc_id = one.doc_id;
+    parses.push_back(syntax::make_parse(one.sentences, one.text, options));
+  }
+  return parses;
+}
+
+std::vector<syntax::Parse> gold_of(const std::vector<GeneratedDocument>& documents) {
+  std::vector<syntax::Parse> parses;
+  for (const GeneratedDocument& document : documents) {
+    syntax::Parse parse;
+    parse.doc_id = str("generated ", parses.size() + 1);
+    parse.text_sha256 = sha256_hex(document.text);
+    parse.backend = {.name = "gold"};
+    for (const GeneratedSentence& one : document.sentences) {
+      syntax::ParseSentence sentence{one.words.front().byte_begin, one.words.back().byte_end};
+      for (std::size_t i = 0; i < one.words.size(); ++i)
+        sentence.words.push_back({.byte_begin = one.words[i].byte_begin,
+                                  .byte_end = one.words[i].byte_end,
+                                  .head = one.tree.heads[i],
+                                  .relation = syntax::relation_id(one.tree.relations[i]),
+                                  .number = static_cast<std::int32_t>(i) + 1});
+      parse.sentences.push_back(std::move(sentence));
+    }
+    syntax::set_mode(parse, syntax::ParseMode::kOracle);
+    parses.push_back(std::move(parse));
+  }
+  return parses;
+}
+
 }  // namespace
+
+TextData load_texts(const std::vector<std::string>& paths) {
+  const auto treebanks = std::make_shared<std::vector<syntax::TreebankText>>();
+  TextData data;
+  data.corpus = read_texts(paths, *treebanks);
+  if (!treebanks->empty()) data.gold = [treebanks] { return gold_of(*treebanks); };
+  return data;
+}
 
 LmData load_data(const DataSource& source, std::int64_t longest) {
   if (!source.tokens.empty() && !source.text.empty())
     throw UsageError("give either text or a file of tokens, not both");
   if (source.text.empty() && !source.valid.empty()) throw UsageError("validation text was given without training text");
   LmData data;
+  const auto treebanks = std::make_shared<std::vector<syntax::TreebankText>>();
+  if (source.text.empty() && source.tokens.empty())
+    data.gold = [bytes = static_cast<std::size_t>(source.generated_bytes), seed = source.generated_seed] {
+      return gold_of(generate_documents(bytes, seed));
+    };
+  else if (source.tokens.empty())
+    data.gold = [treebanks] { return gold_of(*treebanks); };
   if (!source.text.empty() && !source.valid.empty()) {
-    data.train = load_text(source.text);
-    data.valid = load_text(source.valid);
+    data.train = read_texts(source.text, *treebanks);
+    data.valid = read_texts(source.valid, *treebanks);
   } else {
     Corpus whole = !source.tokens.empty() ? load_tokens(source.tokens, static_cast<std::size_t>(source.token_bytes))
                    : !source.text.empty()
-                       ? load_text(source.text)
+                       ? read_texts(source.text, *treebanks)
                        : generate_corpus(static_cast<std::size_t>(source.generated_bytes), source.generated_seed);
     Split parts = split(whole, kValidFraction, kSplitSeed, static_cast<std::size_t>(longest) + 1);
     data.train = std::move(parts.train);

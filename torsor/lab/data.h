@@ -2,15 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "torsor/base/json.h"
 #include "torsor/data/corpus.h"
+#include "torsor/syntax/parse.h"
 
 namespace torsor {
 
-/// What the user asked for. Without text and tokens, the project's own corpus is generated.
+/// What the user asked for. A file *.conllu is a treebank: each of its documents is a text, with gold trees. Without
+/// text and tokens, the project's own corpus is generated.
 struct DataSource {
   std::vector<std::string> text;   ///< files or folders
   std::vector<std::string> valid;  ///< files or folders; empty = a part of the text is set apart
@@ -20,10 +23,22 @@ struct DataSource {
   std::uint64_t generated_seed = 0;
 };
 
+/// Gold parses of whole documents, mode oracle, made when they are asked for.
+using GoldParses = std::function<std::vector<syntax::Parse>()>;
+
+/// Texts, and the documents of treebanks.
+struct TextData {
+  Corpus corpus;
+  GoldParses gold;  ///< of the treebanks' documents; empty without treebanks
+};
+/// Throws Error naming the path.
+TextData load_texts(const std::vector<std::string>& paths);
+
 struct LmData {
   Corpus train, valid;
   std::string description;  ///< for people: "10.3 MB of text in 8 documents"
   std::string sha256;       ///< of both sides
+  GoldParses gold;          ///< of treebanks' documents, and of generated text; empty where there are none
 };
 
 /// Loads and splits. `longest` is the largest evaluation length: documents set apart for validation hold that many

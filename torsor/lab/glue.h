@@ -58,6 +58,7 @@ struct GlueComparePlan {
   EncoderPlan encoder;  ///< pre-training; encoding and seed are set for each run
   DataSource data;      ///< the text of the pre-training
   FineTunePlan fine;
+  ParseSources parses;             ///< where encodings with per-token inputs have them from
   std::string folder;              ///< holds a folder a task
   std::vector<std::string> tasks;  ///< FOLDER or FOLDER:LAYOUT; empty = every GLUE task whose folder is there
   std::vector<std::int64_t> seeds;

@@ -88,13 +88,13 @@ class GlueComparison {
       EncoderPlan plan = plan_.encoder;
       plan.run.encoding = encoding;
       const Encoder encoder = make_encoder(plan);
-      if (!encoder.encoding().inputs().empty() && !control_.feed)
+      if (!encoder.encoding().inputs().empty() && !control_.feed && plan_.parses.empty())
         throw UsageError(str("'", encoding, "' reads ", encoder.encoding().inputs().front(),
                              " of every token, and no parses were given"));
     }
     tasks_ = load_glue_tasks(plan_.folder, plan_.tasks, plan_.fine);
     data_ = load_data(plan_.data, plan_.encoder.run.length);
-    if (control_.feed) feed_ = control_.feed(data_.train, data_.valid);
+    if (const SyntaxFeedFactory make = feed_factory(plan_.parses, control_, /*causal=*/false)) feed_ = make(data_);
     data_.sha256 = sha256_hex(data_.sha256 + hash_of(tasks_) + (feed_ ? feed_->sha256() : ""));
     if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
       throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ",
@@ -274,6 +274,7 @@ Json glue_plan_to_json(const GlueComparePlan& plan) {
   json["task"] = "glue";
   json["profile"] = plan.profile;
   json["data"] = data_to_json(plan.data);
+  if (!plan.parses.empty()) json["parses"] = sources_to_json(plan.parses);
   json["folder"] = plan.folder;
   json["tasks"] = plan.tasks;
   json["fine"] = fine_to_json(plan.fine);
@@ -295,6 +296,7 @@ GlueComparePlan read_plan(const Json& config, const std::string& source) {
   if (object.get<std::string>("task") != "glue") object.fail("task must be glue");
   plan.profile = object.get<std::string>("profile");
   plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
+  if (object.has("parses")) plan.parses = sources_from_json(object.get<Json>("parses"), source + ": config: parses");
   plan.folder = object.get<std::string>("folder");
   plan.tasks = object.get<std::vector<std::string>>("tasks");
   plan.fine = fine_from_json(object.get<Json>("fine"), source + ": config: fine");

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "torsor/base/file.h"
+#include "torsor/base/hash.h"
 #include "torsor/lab/state_watch.h"
 #include "torsor/model/checkpoint.h"
 
@@ -135,9 +136,11 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   return {std::move(model), result};
 }
 
-RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control) {
+RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control,
+                    std::shared_ptr<const SyntaxFeed> feed) {
   // What the data refuses is refused before anything is written.
-  return train_run(plan, text_training(plan, data.train, data.sha256), control);
+  const std::string sha256 = feed ? sha256_hex(data.sha256 + feed->sha256()) : data.sha256;
+  return train_run(plan, text_training(plan, data.train, sha256, std::move(feed)), control);
 }
 
 }  // namespace torsor

@@ -92,7 +92,8 @@ struct RunResult {
 
 /// Trains and leaves config.json, model.safetensors, state.safetensors, state.json and log.jsonl in the folder.
 RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunControl& control);
-RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control);
+RunResult train_run(const RunPlan& plan, const LmData& data, const RunControl& control,
+                    std::shared_ptr<const SyntaxFeed> feed = nullptr);
 
 Json plan_to_json(const RunPlan& plan);
 

@@ -13,6 +13,7 @@
 #include "torsor/data/batches.h"
 #include "torsor/data/syntaxgym.h"
 #include "torsor/encoding/encoding.h"
+#include "torsor/lab/data.h"
 
 namespace torsor {
 
@@ -48,13 +49,17 @@ class SyntaxFeed {
   /// Identity of everything that decides the inputs: a run is not gone on with under another one.
   virtual std::string sha256() const = 0;
 
+  /// The same feed under a control ("none", "shuffled", "random_tree", "right_chain": controls.h). Throws UsageError
+  /// for a control that it does not have.
+  virtual std::shared_ptr<const SyntaxFeed> under(const std::string& control) const = 0;
+
   /// The encoding's inputs(), (B, `tokens`, ...) each; a row of fewer tokens is filled up with "none" on the right.
   virtual NamedTensors inputs(const std::vector<FeedRow>& rows, std::int64_t tokens,
                               const Encoding& encoding) const = 0;
 };
 
-/// Makes the feed of a comparison from its texts, which outlive it.
-using SyntaxFeedFactory = std::function<std::shared_ptr<const SyntaxFeed>(const Corpus& train, const Corpus& valid)>;
+/// Makes the feed of a comparison from its data, which outlive it.
+using SyntaxFeedFactory = std::function<std::shared_ptr<const SyntaxFeed>(const LmData& data)>;
 
 /// The inputs of rows, checked: every declared one is there in the right shape. Empty for an encoding that declares
 /// none, whoever feeds. Throws UsageError when an encoding declares some and nobody feeds.

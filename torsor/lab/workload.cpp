@@ -22,7 +22,7 @@ class TextWorkload : public Workload {
     text_training(plan.run, data_.train, data_.sha256);  // refuses what is too short
     const std::vector<std::size_t> lengths(plan.eval_lengths.begin(), plan.eval_lengths.end());
     evaluation_ = evaluation_windows(data_.valid, lengths, static_cast<std::size_t>(plan.eval_spans));
-    if (make_feed) feed_ = make_feed(data_.train, data_.valid);
+    if (make_feed) feed_ = make_feed(data_);
     if (feed_) {
       data_.description += ", " + feed_->description();
       data_.sha256 = sha256_hex(data_.sha256 + feed_->sha256());
@@ -42,6 +42,14 @@ class TextWorkload : public Workload {
                               data_.valid.tokenizer == "bytes");
   }
 
+  std::unique_ptr<const Workload> under(const std::string& control) const override {
+    auto other = copy();
+    if (!feed_) return Workload::under(control);
+    other->feed_ = feed_->under(control);
+    other->data_.sha256 = sha256_hex(data_.sha256 + control);  // a run under it is not gone on with under another
+    return other;
+  }
+
   std::vector<std::int64_t> prompt(std::int64_t most) const override {
     const std::vector<Document>& documents = data_.valid.documents;
     const auto longest = std::max_element(documents.begin(), documents.end(), [](const Document& a, const Document& b) {
@@ -53,6 +61,8 @@ class TextWorkload : public Workload {
   }
 
  protected:
+  virtual std::unique_ptr<TextWorkload> copy() const { return std::make_unique<TextWorkload>(*this); }
+
   LmData data_;
   std::shared_ptr<const SyntaxFeed> feed_;
 
@@ -103,6 +113,8 @@ class SyntaxWorkload : public TextWorkload {
   }
 
  private:
+  std::unique_ptr<TextWorkload> copy() const override { return std::make_unique<SyntaxWorkload>(*this); }
+
   SyntaxPlan plan_;
   std::int64_t length_;
   std::vector<Suite> suites_;

@@ -29,6 +29,10 @@ class Workload {
                              const std::function<bool()>& /*stop*/) const {
     return Json::array();
   }
+  /// The same with the syntax of a control (SyntaxFeed::under). Throws UsageError where nothing is fed.
+  virtual std::unique_ptr<const Workload> under(const std::string& control) const {
+    throw UsageError(str("'@ ", control, "' is a control of parses, and none are read here"));
+  }
   /// Up to `most` tokens that decoding can begin with; at least one.
   virtual std::vector<std::int64_t> prompt(std::int64_t most) const = 0;
 };

@@ -1,0 +1,36 @@
+#include "torsor/cli/feed_options.h"
+
+#include <utility>
+
+namespace torsor {
+
+void add_feed_options(CLI::App* command, FeedArguments& arguments) {
+  command
+      ->add_option(
+          "--parser", arguments.parsers,
+          "who parses the text, for sipe: the folder of a parser, udpipe:MODEL, process:'COMMAND', or gold for "
+          "the trees of treebanks and generated text; one of whole sentences and one that is safe for prefixes")
+      ->take_all();
+  command->add_option("--parses", arguments.parses, "CoNLL-U files that hold the trees of the text")->take_all();
+  command->add_option("--arcs", arguments.arcs, "the folder of a structure embedder, for sipe(prior=fsyn)");
+  command->add_option("--parse-cache", arguments.cache, "a folder in which parses are kept; left out: in the results'");
+}
+
+ParseSources sources_of(const FeedArguments& arguments) {
+  ParseSources sources;
+  sources.parsers = arguments.parsers;
+  for (const std::string& path : arguments.parses) sources.parsers.push_back("conllu:" + path);
+  sources.arcs = arguments.arcs;
+  sources.cache = arguments.cache;
+  return sources;
+}
+
+std::shared_ptr<const SyntaxFeed> feed_of(const FeedArguments& arguments, bool causal, GoldParses gold,
+                                          const std::string& cache, const CommonOptions& common) {
+  ParseSources sources = sources_of(arguments);
+  if (sources.empty()) return nullptr;
+  if (sources.cache.empty()) sources.cache = cache;
+  return make_parsed_feed(sources, causal, std::move(gold), [&common](const std::string& line) { say(common, line); });
+}
+
+}  // namespace torsor

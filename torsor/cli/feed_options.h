@@ -1,0 +1,27 @@
+// Options that say where the parses of a text come from.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "torsor/cli/common.h"
+#include "torsor/lab/parsed_feed.h"
+
+namespace torsor {
+
+struct FeedArguments {
+  std::vector<std::string> parsers, parses;
+  std::string arcs, cache;
+};
+
+void add_feed_options(CLI::App* command, FeedArguments& arguments);
+
+ParseSources sources_of(const FeedArguments& arguments);
+
+/// The feed of a single run: none where nothing was given. Parses of long texts are kept in `cache` unless the options
+/// name another folder.
+std::shared_ptr<const SyntaxFeed> feed_of(const FeedArguments& arguments, bool causal, GoldParses gold,
+                                          const std::string& cache, const CommonOptions& common);
+
+}  // namespace torsor
