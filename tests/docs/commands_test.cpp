@@ -38,6 +38,14 @@ std::string program(const std::string& arguments) { return str("'", TORSOR_PROGR
 
 std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
 
+/// The command of a line: its first word, or two where the first is a group of commands.
+std::string command_of(const std::string& arguments) {
+  const std::string first = first_word(arguments);
+  return first == "syntax" && first.size() < arguments.size()
+             ? first + " " + first_word(arguments.substr(first.size() + 1))
+             : first;
+}
+
 /// --words of a command line, outside quotes.
 std::set<std::string> options_of(const std::string& arguments) {
   std::set<std::string> options;
@@ -67,7 +75,7 @@ TEST(DocsCommands, ShownCommandsExistAndQuickOnesRun) {
       const std::string arguments = arguments_of(line);
       if (arguments.empty()) continue;
       ++shown;
-      const std::string command = first_word(arguments);
+      const std::string command = command_of(arguments);
       if (kQuick.count(command) || arguments.find("--help") != std::string::npos) {
         const Ran ran = run(program(arguments));
         EXPECT_EQ(ran.code, 0) << page.path << ": " << line << "\n" << ran.output;
