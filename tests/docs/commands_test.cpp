@@ -36,14 +36,11 @@ std::string arguments_of(const std::string& line) {
 
 std::string program(const std::string& arguments) { return str("'", TORSOR_PROGRAM, "' ", arguments); }
 
-std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
-
-/// The command of a line: its first word, or two where the first is a group of commands.
+/// The command of a command line: its first word, or two where the first is a group of commands.
 std::string command_of(const std::string& arguments) {
-  const std::string first = first_word(arguments);
-  return first == "syntax" && first.size() < arguments.size()
-             ? first + " " + first_word(arguments.substr(first.size() + 1))
-             : first;
+  const std::size_t space = arguments.find(' ');
+  if (arguments.substr(0, space) != "syntax" || space == std::string::npos) return arguments.substr(0, space);
+  return arguments.substr(0, arguments.find(' ', space + 1));
 }
 
 /// --words of a command line, outside quotes.

@@ -5,6 +5,9 @@
 
 namespace torsor {
 
+void add_syntax_check(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_tags(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_score(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_parse(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
