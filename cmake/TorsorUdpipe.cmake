@@ -43,7 +43,7 @@ foreach(name udpipe.cpp udpipe.h)
   endif()
 endforeach()
 add_library(torsor_udpipe OBJECT "${folder}/udpipe.cpp")
-target_include_directories(torsor_udpipe SYSTEM INTERFACE "$<BUILD_INTERFACE:${folder}>")
-# Code of others: its warnings are theirs. The library's own options are left out.
+# Code of others: its warnings are theirs, and our options are left out.
 target_compile_options(torsor_udpipe PRIVATE -w -O2 -fPIC)
-target_compile_definitions(torsor_udpipe INTERFACE TORSOR_WITH_UDPIPE=1)
+# Only the file that speaks to it sees it, so that the option changes nothing else.
+set(TORSOR_UDPIPE_OPTIONS -isystem "${folder}" -DTORSOR_WITH_UDPIPE=1)

@@ -1,149 +1,123 @@
-// Minimal pairs, sliding perplexities and encoders from the command line.
+// torsor syntax check, tags, score: what they print, how they refuse.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <sstream>
 
 #include "tests/cli/program.h"
 
 namespace torsor::testing {
 namespace {
 
-const char* const kPair =
-    R"({"sentence_good": "the cats are here", "sentence_bad": "the cats is here", "field": "syntax", "linguistics_term": "agreement", "UID": "u", "pairID": "0"})";
-
-std::string checkpoint_of(const std::string& out, const std::string& name) {
-  for (const auto& entry : std::filesystem::directory_iterator(out + "/runs"))
-    if (contains(entry.path().filename(), name)) return entry.path();
-  return "";
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-TEST(CliSyntax, ComparesRepeatsAndScoresAgain) {
+TEST(CliSyntax, ExamplesOfEveryHelpWork) {
   const TestFolder folder;
-  const std::string text = folder.put("text.txt", tiny_text(6000)), blimp = folder.put("u.jsonl", kPair);
-  const Ran ran = run({"compare",
-                       "--task",
-                       "syntax",
-                       "--encodings",
-                       "rope; alibi",
-                       "--text",
-                       text,
-                       "--blimp",
-                       blimp,
-                       "--suite-items",
-                       "2",
-                       "--length",
-                       "16",
-                       "--eval-lengths",
-                       "16,32",
-                       "--eval-spans",
-                       "2",
-                       "--steps",
-                       "2",
-                       "--batch",
-                       "2",
-                       "--seeds",
-                       "0",
-                       "--model",
-                       put_tiny_model(folder),
-                       "--threads",
-                       "1",
-                       "--out",
-                       folder / "out"});
-  ASSERT_EQ(ran.code, 0) << ran;
-  EXPECT_TRUE(contains(ran.err, "generated suites of")) << ran;
-  EXPECT_TRUE(contains(ran.err, "each sentence after '\\n\\n'")) << ran;
-  EXPECT_TRUE(contains(ran.out, "Agreement (5)")) << ran;
-  EXPECT_TRUE(contains(ran.out, "syntax: ")) << ran;
-  EXPECT_TRUE(contains(ran.out, "blimp: ")) << ran;
-  const Json first = read_json(folder / "out/results.json");
-  const Json& eval = first.at("runs")[0].at("eval");
-  ASSERT_EQ(eval.size(), 4U);
-  EXPECT_EQ(eval[0].at("task"), "lm");
-  EXPECT_EQ(eval[2].at("task"), "syntax");
-  EXPECT_EQ(eval[2].at("windows").size(), 2 * eval[2].at("suites").size());
-  EXPECT_EQ(eval[3].at("task"), "blimp");
-  EXPECT_TRUE(std::filesystem::exists(folder / "out/report.html"));
-
-  const Ran again = run({"compare", "--from", folder / "out/results.json", "--out", folder / "again", "--quiet"});
-  ASSERT_EQ(again.code, 0) << again;
-  EXPECT_EQ(read_json(folder / "again/results.json").at("runs")[1].at("eval"), first.at("runs")[1].at("eval"));
-
-  const std::string checkpoint = checkpoint_of(folder / "out", "rope");
-  const Ran scored =
-      run({"eval", checkpoint, "--task", "syntax", "--suite-items", "2", "--blimp", blimp, "--json", "--threads", "1"});
-  ASSERT_EQ(scored.code, 0) << scored;
-  const Json json = parse_json(scored.out, "eval");
-  EXPECT_EQ(json.at("separator"), "\n\n");
-  EXPECT_EQ(json.at("eval")[0].at("suites"), eval[2].at("suites"));
-  EXPECT_EQ(json.at("eval")[1], eval[3]);
-  const Ran alone = run({"eval", checkpoint, "--task", "blimp", "--blimp", blimp, "--separator", "\\n"});
-  ASSERT_EQ(alone.code, 0) << alone;
-  EXPECT_TRUE(contains(alone.out, "agreement")) << alone;
-  EXPECT_TRUE(contains(alone.err, "each sentence after '\\n'")) << alone;
-
-  const Ran sliding = run({"eval", checkpoint, "--text", text, "--lengths", "16", "--stride", "8", "--json"});
-  ASSERT_EQ(sliding.code, 0) << sliding;
-  const Json figures = parse_json(sliding.out, "eval");
-  EXPECT_EQ(figures.at("tokens"), 5999);
-  EXPECT_GT(figures.at("word_ppl").get<double>(), figures.at("token_ppl").get<double>());
+  folder.put("treebank.conllu", kTreebank);
+  folder.put("parsed.conllu", kTreebank);
+  folder.put("tags.txt", "L:LR R:LL L:RR R:E\n");
+  for (const char* command : {"check", "tags", "score"}) {
+    const Ran help = run({"syntax", command, "--help"});
+    ASSERT_EQ(help.code, 0) << help;
+    std::istringstream lines(help.out);
+    int examples = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("Example: ", 0) != 0) continue;
+      ++examples;
+      const Ran ran = run_shell(line.substr(9), folder.path());
+      EXPECT_EQ(ran.code, 0) << line << "\n" << ran;
+      EXPECT_NE(ran.out, "") << line;
+    }
+    EXPECT_GT(examples, 0) << command;
+  }
 }
 
-TEST(CliSyntax, Refusals) {
+TEST(CliSyntax, TagsAndBack) {
   const TestFolder folder;
-  const std::string broken = folder.put("broken.json", R"({"meta": {"name": "x"}})");
-  const auto compare = [&](std::vector<std::string> more) {
-    std::vector<std::string> all = {"compare", "--out", folder / "out"};
-    all.insert(all.end(), more.begin(), more.end());
-    return run(all);
-  };
-  expect_refusal(compare({"--task", "lm", "--suites", broken}), 2, {"--suites", "--task syntax"});
-  expect_refusal(compare({"--task", "syntax", "--suites", broken, "--suite-items", "3"}), 2, {"--suite-items"});
-  expect_refusal(compare({"--task", "syntax", "--suites", broken}), 1, {"broken.json", "region_meta"});
-  expect_refusal(compare({"--task", "syntax", "--separator", "\\x"}), 2, {"--separator"});
-  expect_refusal(compare({"--task", "syntax", "--tokens", "x.bin"}), 2, {"--tokens"});
-  expect_refusal(compare({"--task", "syntax", "--encodings", "sipe(alibi)"}), 2, {"sipe(alibi)", "no parses"});
-  expect_refusal(compare({"--task", "glue"}), 2, {"--data"});
-  expect_refusal(compare({"--task", "glue", "--data", folder.path()}), 1, {"holds no folder of a GLUE task"});
-  expect_refusal(compare({"--task", "glue", "--data", folder.path(), "--suites", broken}), 2, {"--suites"});
-  expect_refusal(compare({"--task", "lm", "--data", folder.path()}), 2, {"--data", "--task glue"});
-  expect_refusal(run({"eval", "nowhere", "--task", "blimp"}), 2, {"--blimp"});
-  expect_refusal(run({"eval", "nowhere", "--task", "syntax", "--lengths", "3"}), 2, {"--lengths"});
-  expect_refusal(run({"eval", "nowhere", "--text", "x", "--blimp", "y"}), 2, {"--blimp", "--task syntax"});
-  expect_refusal(run({"eval", "nowhere", "--text", "x", "--stride", "4", "--lengths", "8,16"}), 2, {"--stride"});
+  const std::string file = folder.put("treebank.conllu", kTreebank);
+  const Ran tags = run({"syntax", "tags", file});
+  ASSERT_EQ(tags.code, 0) << tags;
+  EXPECT_EQ(tags.out, "L:LR R:LL L:RR R:E\nL:LL R:LL R:LL R:E\n");
+  EXPECT_TRUE(contains(tags.err, "1 of 2 sentences")) << tags;
+  const Ran heads = run({"syntax", "tags", "--invert", folder.put("tags.txt", tags.out)});
+  ASSERT_EQ(heads.code, 0) << heads;
+  EXPECT_EQ(heads.out, "2 0 4 2\n0 1 1 1\n");
+  const Json json = parse_json(run({"syntax", "tags", file, "--json"}).out, "tags");
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[0]["sent_id"], "one");
+  EXPECT_EQ(json[1]["nonprojective_arcs"], 1);
+  EXPECT_EQ(json[1]["tags"], "L:LL R:LL R:LL R:E");
+  EXPECT_EQ(parse_json(run({"syntax", "tags", "--invert", folder / "tags.txt", "--json"}).out, "heads")[0],
+            Json({2, 0, 4, 2}));
+  expect_refusal(run({"syntax", "tags", "--invert", folder.put("bad.txt", "L:E\nR:E\n")}), 1, {"bad.txt:2", "word 1"});
+  expect_refusal(run({"syntax", "tags", "--invert", file}), 1, {"treebank.conllu:1", "L or R"});
 }
 
-TEST(CliSyntax, EncodersAreTrainedAndCompared) {
+TEST(CliSyntax, CheckListsEveryDefect) {
   const TestFolder folder;
-  const std::string text = folder.put("text.txt", tiny_text(4000));
-  const std::string model = folder.put(
-      "encoder.json", R"({"kind": "encoder", "width": 16, "layers": 1, "heads": 2, "norm": "pre", "tag_heads": true})");
-  const Ran trained = run({"train", "--encoding", "rope", "--text", text, "--model", model, "--length", "16", "--steps",
-                           "3", "--batch", "2", "--threads", "1", "--out", folder / "run", "--json"});
-  ASSERT_EQ(trained.code, 0) << trained;
-  EXPECT_EQ(parse_json(trained.out, "train").at("steps"), 3);
-  EXPECT_EQ(read_json(folder / "run/config.json").at("kind"), "encoder");
-  expect_refusal(run({"eval", folder / "run", "--text", text}), 1, {"found an encoder's"});
-  expect_refusal(run({"train", "--encoding", "tape(rope)", "--text", text, "--model", model, "--out", folder / "no"}),
-                 2, {"tape(rope)"});
+  const std::string file = folder.put("treebank.conllu", kTreebank);
+  const Ran sound = run({"syntax", "check", file});
+  ASSERT_EQ(sound.code, 0) << sound;
+  EXPECT_TRUE(contains(sound.out, "2 sentences, 8 words")) << sound;
+  EXPECT_TRUE(contains(sound.out, "1 non-projective arcs in 1 sentences, 0 defects")) << sound;
 
-  std::filesystem::create_directories(folder / "tasks/RTE");
-  std::string rows = "index\tsentence1\tsentence2\tlabel\n";
-  for (int i = 0; i < 6; ++i) rows += str(i, "\ta b\tc d\t", i % 2 ? "entailment" : "not_entailment", "\n");
-  folder.put("tasks/RTE/train.tsv", rows);
-  folder.put("tasks/RTE/dev.tsv", rows);
-  const Ran compared = run({"compare",     "--task",    "glue",         "--data",  folder / "tasks",
-                            "--encodings", "rope; fox", "--text",       text,      "--model",
-                            model,         "--length",  "16",           "--steps", "2",
-                            "--batch",     "2",         "--fine-steps", "2",       "--threads",
-                            "1",           "--out",     folder / "out"});
-  ASSERT_EQ(compared.code, 0) << compared;
-  EXPECT_TRUE(contains(compared.out, "RTE (6)")) << compared;
-  EXPECT_TRUE(contains(compared.out, "refused")) << compared;
-  EXPECT_TRUE(contains(compared.err, "no GLUE score")) << compared;
-  const Ran again = run({"compare", "--from", folder / "out/results.json", "--out", folder / "again", "--quiet"});
-  ASSERT_EQ(again.code, 0) << again;
-  EXPECT_EQ(read_json(folder / "again/results.json").at("runs")[0].at("eval"),
-            read_json(folder / "out/results.json").at("runs")[0].at("eval"));
+  std::string text = with(kTreebank, "0\troot", "9\troot");
+  text = with(text, "# text = she", "# text = he");
+  const std::string broken = folder.put("broken.conllu", text + "# text = x z\n1\tx\t_\t_\t_\t_\t0\tdep\t_\t_\n\n");
+  const Ran ran = run({"syntax", "check", broken});
+  EXPECT_EQ(ran.code, 1) << ran;
+  EXPECT_TRUE(contains(ran.out, "broken.conllu:4: expected a head from 0 to 4, got 9 for word 2\n")) << ran;
+  EXPECT_TRUE(contains(ran.out, "broken.conllu:14: expected the relation root")) << ran;
+  EXPECT_TRUE(contains(ran.out, "broken.conllu:14: # text: ")) << ran;
+  EXPECT_TRUE(contains(ran.out, "3 defects")) << ran;
+  const Json json = parse_json(run({"syntax", "check", broken, file, "--json"}).out, "check");
+  EXPECT_EQ(json["sound"], false);
+  EXPECT_EQ(json["files"][0]["defects"].size(), 3u);
+  EXPECT_EQ(json["files"][0]["defects"][0]["line"], 4);
+  EXPECT_EQ(json["files"][1]["sentences"], 2);
+
+  expect_refusal(run({"syntax", "tags", broken}), 1, {"broken.conllu:4", "got 9"});
+  const Ran lenient = run({"syntax", "tags", broken, "--lenient"});
+  EXPECT_EQ(lenient.code, 0) << lenient;
+  EXPECT_EQ(lenient.out, "L:LL R:LL R:LL R:E\nL:E\n");
+  EXPECT_TRUE(contains(lenient.err, "broken.conllu:4")) << lenient;
+}
+
+TEST(CliSyntax, ScoresInPerCent) {
+  const TestFolder folder;
+  const std::string gold = folder.put("gold.conllu", kTreebank);
+  const std::string system = folder.put("system.conllu", with(kTreebank, "4\tamod", "2\tamod"));
+  const Json json = parse_json(run({"syntax", "score", gold, system, "--json"}).out, "score");
+  EXPECT_DOUBLE_EQ(json["uas"].get<double>(), 87.5);
+  EXPECT_DOUBLE_EQ(json["las"].get<double>(), 87.5);
+  EXPECT_EQ(json["sentences"], 2);
+  EXPECT_EQ(json["words"], 8);
+  EXPECT_EQ(json["counts"]["uas"]["correct"], 7);
+  const Ran table = run({"syntax", "score", gold, system});
+  EXPECT_TRUE(contains(table.out, "uas") && contains(table.out, "87.50")) << table;
+  expect_refusal(
+      run({"syntax", "score", gold, folder.put("other.conllu", with(kTreebank, "videos\tvideo", "video\tvideo"))}), 1,
+      {"same text", "'s"});
+  const std::string headless = folder.put("headless.conllu", with(kTreebank, "2\tobj", "7\tobj"));
+  expect_refusal(run({"syntax", "score", gold, headless}), 1, {"headless.conllu:6", "got 7"});
+  const Ran repaired = run({"syntax", "score", gold, headless, "--repair"});
+  EXPECT_EQ(repaired.code, 0) << repaired;
+  EXPECT_TRUE(contains(repaired.err, "1 of 2 sentences repaired")) << repaired;
+}
+
+TEST(CliSyntax, WrongUseIsRefused) {
+  const TestFolder folder;
+  const std::string file = folder.put("treebank.conllu", kTreebank);
+  expect_refusal(run({"syntax"}), 2, {"subcommand"});
+  expect_refusal(run({"syntax", "tgas", file}), 2, {"'tgas' of torsor syntax", "check", "tags", "score"});
+  expect_refusal(run({"syntax", "tags"}), 2, {"file"});
+  expect_refusal(run({"syntax", "tags", file, "--inwert"}), 2, {"--inwert"});
+  expect_refusal(run({"syntax", "score", file}), 2, {"system"});
+  expect_refusal(run({"syntax", "check", folder / "missing.conllu"}), 1, {"missing.conllu"});
+  expect_refusal(run({"syntax", "check", file, "--out", folder / "x"}), 2, {"--out"});
 }
 
 }  // namespace

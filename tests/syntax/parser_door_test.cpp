@@ -1,7 +1,10 @@
 // The door to parsers, and parses that lie in files.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/base/test_folder.h"
+#include "tests/syntax/small_trees.h"
 #include "torsor/base/error.h"
 #include "torsor/syntax/make_parser.h"
 #include "torsor/syntax/parser_conllu.h"
@@ -62,6 +65,43 @@ TEST(ParserDoor, UdpipeSaysWhetherItIsThere) {
     EXPECT_TRUE(contains(message, "is no model of UDPipe")) << message;
   else
     EXPECT_TRUE(contains(message, "-DTORSOR_WITH_UDPIPE=ON")) << message;
+}
+
+TEST(ParserDoor, UdpipeTrainsAndParses) {
+  if (!has_udpipe()) GTEST_SKIP() << "this build has no UDPipe (-DTORSOR_WITH_UDPIPE=ON)";
+  const TestFolder folder;
+  UdpipeTraining training;
+  training.trees = syntax::testing::sentences_of(syntax::testing::small_trees(200, 1));
+  training.development = syntax::testing::sentences_of(syntax::testing::small_trees(20, 2));
+  training.tokenizer = "epochs=20";
+  training.tagger = "iterations=3";
+  training.parser = "iterations=5;hidden_layer=20;structured_interval=0";
+  std::ostringstream log;
+  train_udpipe(training, folder / "toy.udpipe", log);
+  EXPECT_FALSE(log.str().empty());
+  const auto parser = make_parser("udpipe:" + (folder / "toy.udpipe"));
+  EXPECT_EQ(parser->info().version, "1.4.0");
+  EXPECT_EQ(parser->info().model_sha256.size(), 64u);
+  std::size_t right = 0, words = 0;
+  std::vector<std::vector<std::string>> forms;
+  for (const Sentence& sentence : training.development) {
+    forms.emplace_back();
+    for (const Word& word : sentence.words) forms.back().push_back(word.form);
+  }
+  const auto parsed = parser->parse_tokens(forms);
+  for (std::size_t i = 0; i < parsed.size(); ++i) {
+    ASSERT_TRUE(parsed[i].parsed) << parsed[i].reason;
+    for (std::size_t w = 0; w < forms[i].size(); ++w, ++words) {
+      EXPECT_EQ(parsed[i].sentence.words[w].form, forms[i][w]);
+      right += parsed[i].sentence.words[w].head == training.development[i].words[w].head;
+    }
+  }
+  EXPECT_GT(right * 10, words * 8);
+  const auto text = parser->parse_text("the dog sees the cat. the boy likes the girl.");
+  ASSERT_FALSE(text.empty());
+  std::vector<Sentence> sentences;
+  for (const ParsedSentence& one : text) sentences.push_back(one.sentence);
+  EXPECT_EQ(spelled_without_space(sentences), "thedogseesthecat.theboylikesthegirl.");
 }
 
 TEST(ParserDoor, ParagraphsAndSpaces) {

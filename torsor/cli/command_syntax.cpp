@@ -1,15 +1,20 @@
-// torsor syntax: treebanks and parsers
-#include "torsor/cli/syntax.h"
+// torsor syntax: the group of commands for treebanks and parsers
+#include "torsor/cli/command_syntax.h"
 
 namespace torsor {
 
 void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
-  CLI::App* syntax = app.add_subcommand("syntax", "treebanks and parsers");
+  CLI::App* syntax =
+      app.add_subcommand("syntax", "treebanks and parsers: check, tags, score, train, parse, gate, advise");
+  syntax->footer("Example: torsor syntax check treebank.conllu");
   syntax->require_subcommand(1);
-  add_syntax_train_command(*syntax, common, chosen);
-  add_syntax_parse_command(*syntax, common, chosen);
-  add_syntax_gate_command(*syntax, common, chosen);
-  add_syntax_advise_command(*syntax, common, chosen);
+  add_syntax_check(*syntax, common, chosen);
+  add_syntax_tags(*syntax, common, chosen);
+  add_syntax_score(*syntax, common, chosen);
+  add_syntax_train(*syntax, common, chosen);
+  add_syntax_parse(*syntax, common, chosen);
+  add_syntax_gate(*syntax, common, chosen);
+  add_syntax_advise(*syntax, common, chosen);
 }
 
 }  // namespace torsor

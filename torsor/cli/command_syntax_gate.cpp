@@ -4,7 +4,7 @@
 
 #include "torsor/base/file.h"
 #include "torsor/base/json.h"
-#include "torsor/cli/syntax.h"
+#include "torsor/cli/command_syntax.h"
 #include "torsor/syntax/advise.h"
 #include "torsor/syntax/gate.h"
 #include "torsor/syntax/make_parser.h"
@@ -90,7 +90,7 @@ int run_syntax_advise(const SyntaxAdviseArguments& arguments, const CommonOption
 
 }  // namespace
 
-void add_syntax_gate_command(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxGateArguments>();
   CLI::App* command = syntax.add_subcommand("gate", "whether a parser is good enough, by domain");
   command->footer("Example: torsor syntax gate --parser ewt en_ewt-ud-dev.conllu --out gate.json");
@@ -114,7 +114,7 @@ void add_syntax_gate_command(CLI::App& syntax, CommonOptions& common, Chosen& ch
   });
 }
 
-void add_syntax_advise_command(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_advise(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxAdviseArguments>();
   AdviceQuestion& question = arguments->question;
   CLI::App* command = syntax.add_subcommand("advise", "which syntax for which model, and what a closed gate means");

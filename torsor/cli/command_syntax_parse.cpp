@@ -5,7 +5,7 @@
 #include "torsor/base/file.h"
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
-#include "torsor/cli/syntax.h"
+#include "torsor/cli/command_syntax.h"
 #include "torsor/syntax/child_process.h"
 #include "torsor/syntax/make_parser.h"
 
@@ -89,7 +89,7 @@ int run_syntax_parse(const SyntaxParseArguments& arguments, const CommonOptions&
 
 }  // namespace
 
-void add_syntax_parse_command(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_parse(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxParseArguments>();
   CLI::App* command = syntax.add_subcommand("parse", "parse text; CoNLL-U goes to standard output");
   command->footer("Example: torsor syntax parse --parser ewt book.txt > book.conllu");

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "torsor/base/json.h"
-#include "torsor/cli/syntax.h"
+#include "torsor/cli/command_syntax.h"
 #include "torsor/syntax/native_biaffine.h"
 #include "torsor/syntax/native_incremental.h"
 #include "torsor/syntax/parser_udpipe.h"
@@ -100,7 +100,7 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
 
 }  // namespace
 
-void add_syntax_train_command(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxTrainArguments>();
   CLI::App* command = syntax.add_subcommand("train", "train a parser on a treebank");
   command->footer(
