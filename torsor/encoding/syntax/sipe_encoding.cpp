@@ -447,6 +447,14 @@ FactorForm Sipe::factor(const Question& question) const {
   return form;
 }
 
+bool Sipe::has_slow_factor() const {
+  if (options_.sparse || options_.coupling == Coupling::Pair) return true;
+  if (options_.prior == SipePrior::Hexatags) return false;
+  const bool bent = options_.factor == Factor::Bounded || options_.factor == Factor::Exp;
+  return options_.coupling == Coupling::Mlp || (options_.coupling == Coupling::TagAlign && !bent) ||
+         (options_.coupling == Coupling::Bilinear && options_.factor == Factor::Clamp);
+}
+
 BiasForm Sipe::stretch(const Question& question) const {
   const at::Tensor& key = question.kept->at(name_of("key"));
   if (key.size(2) > kMostPairKeys)
@@ -474,6 +482,8 @@ std::vector<BiasForm> Sipe::biases(const Question& question) const {
   const at::ScalarType type = answer_type(question);
   const bool multiplies = options_.coupling == Coupling::TagAlign || options_.coupling == Coupling::Bilinear ||
                           options_.coupling == Coupling::Mlp;
+  // Where no key brings syntax the encoding inside answers, on the path that it takes by itself.
+  if (has_slow_factor() && !tokens_of(question, Role::Key).valid.any().item<bool>()) return all;
   if (multiplies) {
     const FactorForm shared = factor(question);
     for (BiasForm& one : all) {

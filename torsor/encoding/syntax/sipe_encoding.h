@@ -68,6 +68,8 @@ class Sipe : public Encoding {
            (options_.bias || options_.coupling != SipeOptions::Coupling::None);
   }
   bool keeps(std::int64_t layer) const;
+  /// Whether its factor is computed on the reference path alone.
+  bool has_slow_factor() const;
   void find_planes();
 
   SyntaxTokens tokens_of(const Question& question, Role role) const;
