@@ -113,6 +113,19 @@ class GlueComparison {
                             counted == 8 ? "" : ": not the eight of GLUE, so the mean is no GLUE score"));
   }
 
+  template <class Action>
+  auto with_progress(const std::string& label, const std::string& folder, Action action) {
+    RunControl control;
+    control.folder = folder;
+    control.save_every = kSaveEvery;
+    control.resume = true;
+    control.stop = control_.stop;
+    std::optional<Progress::Options> progress;
+    if (control_.progress) progress.emplace(control_.progress(label));
+    control.progress = progress ? &*progress : nullptr;
+    return action(control);
+  }
+
   Json one_run(const std::string& encoding, std::uint64_t seed) {
     const std::string folder = folder_->run_folder(encoding, seed);
     if (const auto earlier = folder_->recorded(folder)) {
@@ -151,19 +164,6 @@ class GlueComparison {
     folder_->record(folder, json);
     json.erase("effect");
     return json;
-  }
-
-  template <class Action>
-  auto with_progress(const std::string& label, const std::string& folder, Action action) {
-    RunControl control;
-    control.folder = folder;
-    control.save_every = kSaveEvery;
-    control.resume = true;
-    control.stop = control_.stop;
-    std::optional<Progress::Options> progress;
-    if (control_.progress) progress.emplace(control_.progress(label));
-    control.progress = progress ? &*progress : nullptr;
-    return action(control);
   }
 
   Json tasks_entry(const Encoder& pretrained, const EncoderPlan& plan, const std::string& label,
