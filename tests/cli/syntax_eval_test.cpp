@@ -17,7 +17,7 @@ std::string checkpoint_of(const std::string& out, const std::string& name) {
   return "";
 }
 
-TEST(CliSyntax, ComparesRepeatsAndScoresAgain) {
+TEST(CliSyntaxEval, ComparesRepeatsAndScoresAgain) {
   const TestFolder folder;
   const std::string text = folder.put("text.txt", tiny_text(6000)), blimp = folder.put("u.jsonl", kPair);
   const Ran ran = run({"compare",
@@ -88,7 +88,7 @@ TEST(CliSyntax, ComparesRepeatsAndScoresAgain) {
   EXPECT_GT(figures.at("word_ppl").get<double>(), figures.at("token_ppl").get<double>());
 }
 
-TEST(CliSyntax, Refusals) {
+TEST(CliSyntaxEval, Refusals) {
   const TestFolder folder;
   const std::string broken = folder.put("broken.json", R"({"meta": {"name": "x"}})");
   const auto compare = [&](std::vector<std::string> more) {
@@ -112,7 +112,7 @@ TEST(CliSyntax, Refusals) {
   expect_refusal(run({"eval", "nowhere", "--text", "x", "--stride", "4", "--lengths", "8,16"}), 2, {"--stride"});
 }
 
-TEST(CliSyntax, EncodersAreTrainedAndCompared) {
+TEST(CliSyntaxEval, EncodersAreTrainedAndCompared) {
   const TestFolder folder;
   const std::string text = folder.put("text.txt", tiny_text(4000));
   const std::string model = folder.put(
