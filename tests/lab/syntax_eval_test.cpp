@@ -12,8 +12,10 @@
 #include "tests/lab/tiny_lab.h"
 #include "torsor/data/minimal_suites.h"
 #include "torsor/encoding/syntax/sipe.h"
+#include "torsor/lab/compare.h"
 #include "torsor/lab/evaluate.h"
 #include "torsor/lab/perplexity.h"
+#include "torsor/lab/profile.h"
 
 namespace torsor {
 namespace {
@@ -35,6 +37,9 @@ class FakeFeed : public SyntaxFeed {
  public:
   std::string description() const override { return "a fake parser"; }
   std::string sha256() const override { return "f"; }
+  std::shared_ptr<const SyntaxFeed> under(const std::string& control) const override {
+    throw UsageError("the fake parser has no control " + control);
+  }
   NamedTensors inputs(const std::vector<FeedRow>& rows, std::int64_t tokens, const Encoding& encoding) const override {
     asked.insert(asked.end(), rows.begin(), rows.end());
     NamedTensors named;
@@ -307,6 +312,48 @@ TEST_F(LabSyntax, WordsAreCountedBesideTokens) {
   const Json json = evaluation_to_json(one, true);
   EXPECT_NEAR(std::log(json.at("word_ppl").get<double>()),
               one.loss * static_cast<double>(plan.target_count()) / static_cast<double>(words), 1e-9);
+}
+
+TEST_F(LabSyntax, AComparisonFeedsTrainingTextAndSuites) {
+  testing::TestFolder folder;
+  ComparePlan plan = profile_plan("quick", "syntax");
+  EXPECT_EQ(plan.task, "syntax");
+  plan.encodings = {"t5", print(parse("sipe(t5, coupling=tag_align, mode=incremental)")),
+                    print(parse("sipe(t5, coupling=tag_align, mode=oracle)"))};
+  plan.run.model = testing::tiny_plan().model;
+  plan.run.batch = 2;
+  plan.run.steps = 2;
+  plan.run.warmup_steps = 1;
+  set_length(plan, 16);
+  plan.eval_spans = 2;
+  plan.data.generated_bytes = 6000;
+  plan.syntax.items = 1;
+  plan.threads = 1;
+  CompareControl control;
+  control.folder = folder / "out";
+  std::vector<std::string> told;
+  control.on_message = [&](const std::string& line) { told.push_back(line); };
+  EXPECT_TRUE(
+      contains(message_of<UsageError>([&] { run_compare(plan, control); }), "no parses of the text were given"));
+  const auto feed = std::make_shared<FakeFeed>();
+  control.feed = [&](const LmData& data) {
+    EXPECT_FALSE(data.train.documents.empty());
+    EXPECT_FALSE(data.valid.documents.empty());
+    return feed;
+  };
+  const Json document = run_compare(plan, control);
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(contains(told.front(), "a fake parser")) << told.front();
+  ASSERT_EQ(document.at("runs").size(), 3U);
+  for (const Json& run : document.at("runs")) {
+    ASSERT_EQ(run.at("status"), "ok") << run.at("reason");
+    ASSERT_EQ(run.at("eval").size(), plan.eval_lengths.size() + 1);
+    const bool oracle = contains(run.at("encoding"), "mode=oracle");
+    for (const Json& entry : run.at("eval")) EXPECT_EQ(entry.value("leaks", false), oracle) << run.at("encoding");
+    EXPECT_EQ(run.at("eval")[0].at("perplexity").is_null(), oracle);
+    EXPECT_EQ(run.at("eval").back().at("task"), "syntax");
+  }
+  EXPECT_EQ(compare_to_json(compare_from_json(document.at("config"), "results.json")), compare_to_json(plan));
 }
 
 TEST_F(LabSyntax, AFeedThatGivesTheWrongThingIsRefused) {

@@ -394,8 +394,8 @@ std::shared_ptr<const Encoding> make_encoding(const Expression& expression, cons
   if (dimensions.train_length < 0)
     throw UsageError(str("train_length must not be negative, found ", dimensions.train_length));
   if (dimensions.layers < 1) throw UsageError(str("layers must be at least 1, found ", dimensions.layers));
-  auto made = Maker().sum(expression, dimensions);
-  made->set_expression(print(expression));
+  EncodingPointer made = Maker().sum(expression, dimensions);
+  std::const_pointer_cast<Encoding>(made)->set_expression(print(expression));  // made here, shared with nobody yet
   return made;
 }
 

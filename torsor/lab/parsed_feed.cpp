@@ -146,9 +146,6 @@ class Sources {
     return str(info.backend, "\t", info.name, "\t", info.version, "\t",
                info.model_sha256.empty() ? info.model : info.model_sha256);
   }
-  static syntax::BackendId backend_of(const syntax::ParserInfo& info) {
-    return {info.backend + " " + info.name, info.version, info.model_sha256, info.scheme, info.prefix_safe};
-  }
   void tell(const std::string& line) const {
     if (on_message_) on_message_(line);
   }
@@ -162,7 +159,7 @@ class Sources {
       return stored(large, hash, identity_of(causal_->info()), mode, [&] {
         const std::unique_ptr<syntax::WordParser> words = causal_->word_parser();
         return syntax::incremental_parse(text, syntax::read_text(text, causal_->tokenizer(), *words),
-                                         backend_of(causal_->info()));
+                                         syntax::backend_id(causal_->info()));
       });
     }
     Parse parse = whole(text, hash, tree, large);
@@ -188,7 +185,7 @@ class Sources {
         sentences.push_back(std::move(one.sentence));
       }
       syntax::ParseOptions options;
-      options.backend = backend_of(whole_->info());
+      options.backend = syntax::backend_id(whole_->info());
       return syntax::make_parse(sentences, text, options);
     });
   }

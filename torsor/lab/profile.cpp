@@ -44,7 +44,7 @@ void text_profile(ComparePlan& plan) {
 // What a sentence needs lies inside the training length, so little is asked beyond it; grammar is learned later than
 // spelling, so there are more steps than for a perplexity.
 void syntax_profile(ComparePlan& plan) {
-  plan.encodings = {"none", "rope", "alibi", "t5", "txl"};
+  plan.encodings = {"none", "rope", "alibi", "t5"};
   plan.eval_lengths = {plan.run.length, 4 * plan.run.length};
   if (plan.profile == "quick") plan.run.steps = 1000;
   if (plan.profile == "standard") plan.run.steps = 3000;
