@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 
+#include "tests/attention/definition.h"
 #include "tests/attention/drawn.h"
 #include "torsor/encoding/syntax/sipe.h"
 
@@ -113,6 +114,40 @@ TEST(Sipe, WithoutSyntaxItIsTheEncodingInsideBitForBit) {
       expect_same_bits(call, str(form, ", ", dtype));
       if (HasFailure()) return;
     }
+}
+
+// Every form, its definition and finite differences of that, in float64.
+TEST(Sipe, EveryFormComputesItsDefinition) {
+  for (const std::string& form : all_forms()) {
+    Drawn call(form, 2, 6, at::kDouble, {4, 2}, 8);
+    call.options.query_positions = call.options.positions;
+    std::vector<std::string> names;
+    std::vector<at::Tensor> leaves;
+    for (auto& [name, tensor] : call.options.parameters) {
+      names.push_back(name);
+      leaves.push_back(tensor.requires_grad_(true));
+    }
+    const at::Tensor out = call.full().out;
+    PlainCall plain = plain_call(*call.encoding, call.q, call.k, call.v, call.options);
+    EXPECT_LE(row_error(out, plain_attention_of(plain).out), 1e-10) << form;
+    if (HasFailure()) return;
+    if (leaves.empty()) continue;
+    const at::Tensor weight = at::randn_like(out);
+    const auto found = torch::autograd::grad({out}, leaves, {weight}, {}, false, true);
+    const std::vector<double> weights = plain_values(weight);
+    for (std::size_t n = 0; n < names.size(); ++n) {
+      if (!names[n].starts_with("sipe.") || !found[n].defined()) continue;
+      // Two numbers a tensor: tests/attention/definition_test.cpp looks at more of fewer forms.
+      std::vector<double>& values = plain.parameters.at(names[n]);
+      for (const std::size_t place : {std::size_t{0}, values.size() - 1}) {
+        const double wanted =
+            finite_difference(values[place], 3e-4, [&] { return plain_loss(plain, weights, everything(plain)); });
+        EXPECT_NEAR(found[n].contiguous().const_data_ptr<double>()[place], wanted,
+                    1e-7 * std::max(1.0, largest(found[n])))
+            << form << " " << names[n] << " " << place;
+      }
+    }
+  }
 }
 
 // Syntax that is there changes something: without this the test above could not fail.
@@ -349,8 +384,9 @@ TEST(Sipe, PenaltiesStayMonotoneWhereTokensAreAlike) {
 TEST(Sipe, FactorsKeepTheirRange) {
   for (const std::string prior : {"", ", prior=fsyn"})
     for (const char* coupling : {"tag_align", "bilinear", "mlp", "sparse"})
-      for (const auto& [name, low, high] :
-           {std::tuple{"bounded", 0.1, 1.9}, {"exp", std::exp(-2.0), std::exp(2.0)}, {"clamp", 0.0, std::numeric_limits<double>::infinity()}}) {
+      for (const auto& [name, low, high] : {std::tuple{"bounded", 0.1, 1.9},
+                                            {"exp", std::exp(-2.0), std::exp(2.0)},
+                                            {"clamp", 0.0, std::numeric_limits<double>::infinity()}}) {
         Drawn call(str("sipe(alibi", prior, ", coupling=", coupling, ", factor=", name, ")"), 2, 12);
         for (auto& [tensor_name, tensor] : call.options.parameters) tensor = tensor * 30;
         const Factored one(std::move(call));

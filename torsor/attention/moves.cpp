@@ -235,8 +235,10 @@ struct Mover {
 
   at::Tensor operator()(const AddedVector& added) const {
     return whole_width(added.heads, [&](const at::Tensor& own) {
-      const at::Tensor vector = added.vector.to(own.scalar_type());
-      return own + (vector.dim() == 4 ? vector : vector.unsqueeze(1));
+      return in_wide(own, [&](const at::Tensor& wide) {
+        const at::Tensor vector = added.vector.to(wide.scalar_type());
+        return wide + (vector.dim() == 4 ? vector : vector.unsqueeze(1));
+      });
     });
   }
 
