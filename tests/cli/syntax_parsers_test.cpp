@@ -89,6 +89,12 @@ TEST_F(CliSyntaxParsers, TokensComeFromLinesOrConllu) {
   }
 }
 
+TEST_F(CliSyntaxParsers, AFileIsItsOwnParse) {
+  const Ran ran = run({"syntax", "parse", "--parser", "conllu", gold_});
+  ASSERT_EQ(ran.code, 0) << ran;
+  EXPECT_EQ(ran.out, slurp(gold_));
+}
+
 TEST_F(CliSyntaxParsers, TrainingStopsAndResumesToTheSameModel) {
   ASSERT_EQ(run(train("native", "whole")).code, 0);
   std::vector<std::string> arguments = train("native", "stopped", {"--save-every", "5"});

@@ -26,9 +26,9 @@ bool ends_with(const std::string& text, const std::string& end) {
 }
 
 /// The words of a CoNLL-U file, or of lines with words between blanks.
-std::vector<std::vector<std::string>> given_tokens(const std::string& path) {
+std::vector<std::vector<std::string>> given_tokens(const std::string& path, bool conllu) {
   std::vector<std::vector<std::string>> sentences;
-  if (ends_with(path, ".conllu")) {
+  if (conllu || ends_with(path, ".conllu")) {
     for (const Sentence& sentence : read_conllu_file(path, {.lenient = false, .check_trees = false}).sentences) {
       sentences.emplace_back();
       for (const Word& word : sentence.words) sentences.back().push_back(word.form);
@@ -45,15 +45,21 @@ std::vector<std::vector<std::string>> given_tokens(const std::string& path) {
   return sentences;
 }
 
-int run_syntax_parse(const SyntaxParseArguments& arguments, const CommonOptions& common) {
+int run_syntax_parse(SyntaxParseArguments arguments, const CommonOptions& common) {
   refuse_out(common, "syntax parse");
+  if (arguments.parser == "conllu") {  // the file is its own parse
+    arguments.parser += ":" + arguments.file;
+    arguments.tokenized = true;
+  }
   const std::string text = arguments.tokenized ? "" : read_file(arguments.file);
   if (const std::size_t at = find_invalid_utf8(text); at != std::string::npos)
     throw Error(str(arguments.file, ": expected UTF-8, found another byte at ", at));
   const std::unique_ptr<Parser> parser = make_parser(arguments.parser, arguments.choice);
   const double begun = steady_seconds();
   const std::vector<ParsedSentence> results =
-      arguments.tokenized ? parser->parse_tokens(given_tokens(arguments.file)) : parser->parse_text(text);
+      arguments.tokenized
+          ? parser->parse_tokens(given_tokens(arguments.file, arguments.parser == "conllu:" + arguments.file))
+          : parser->parse_text(text);
   const double seconds = steady_seconds() - begun;
   std::string conllu, first_reason;
   std::size_t words = 0, unparsed = 0;
@@ -94,8 +100,9 @@ void add_syntax_parse(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   CLI::App* command = syntax.add_subcommand("parse", "parse text; CoNLL-U goes to standard output");
   command->footer("Example: torsor syntax parse --parser ewt book.txt > book.conllu");
   command
-      ->add_option("--parser", arguments->parser,
-                   "the folder of a native model, conllu:FILE, process:'COMMAND' or udpipe:MODEL")
+      ->add_option(
+          "--parser", arguments->parser,
+          "the folder of a native model, conllu:FILE (conllu: the file itself), process:'COMMAND' or udpipe:MODEL")
       ->required();
   command->add_option("file", arguments->file, "UTF-8 text")->required();
   command->add_flag("--tokenized", arguments->tokenized,

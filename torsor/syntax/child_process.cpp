@@ -149,13 +149,24 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
 
 ChildProcess::~ChildProcess() {
   close_quietly(input_);  // a well-behaved child ends by itself now
-  for (int tries = 0; !reaped_ && tries < 20; ++tries) {
-    reaped_ = ::waitpid(id_, &status_, WNOHANG) == id_;
-    if (!reaped_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  await_end(20);
+  // The child is not reaped before its group is ended: until then no other process can have the number.
   ::kill(-id_, SIGKILL);
-  if (!reaped_) ::waitpid(id_, &status_, 0);
+  ::waitpid(id_, nullptr, 0);
   close_quietly(output_);
+}
+
+bool ChildProcess::await_end(int tries) {
+  for (; tries > 0; --tries) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == id_) {
+      signalled_ = info.si_code != CLD_EXITED;
+      status_ = info.si_status;
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
 }
 
 void ChildProcess::send(const std::string& line) {
@@ -219,13 +230,8 @@ ChildProcess::Outcome ChildProcess::wait(double seconds, std::string& line) {
 }
 
 std::string ChildProcess::fate() {
-  for (int tries = 0; !reaped_ && tries < 100; ++tries) {
-    reaped_ = ::waitpid(id_, &status_, WNOHANG) == id_;
-    if (!reaped_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  if (!reaped_) return "is running";
-  return WIFSIGNALED(status_) ? str("was ended by signal ", WTERMSIG(status_))
-                              : str("ended with ", WEXITSTATUS(status_));
+  if (!await_end(100)) return "is running";
+  return signalled_ ? str("was ended by signal ", status_) : str("ended with ", status_);
 }
 
 }  // namespace torsor::syntax

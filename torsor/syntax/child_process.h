@@ -51,6 +51,8 @@ class ChildProcess {
  private:
   bool take_line(std::string& line);
   void write_some();
+  /// Looks every 5 ms, so many times, whether the child has ended.
+  bool await_end(int tries);
 
   pid_t id_ = -1;
   int input_ = -1;   // we write here
@@ -59,7 +61,7 @@ class ChildProcess {
   std::string queued_;
   std::string received_;
   std::size_t searched_ = 0;  // bytes of `received_` known to hold no newline
-  bool reaped_ = false;
+  bool signalled_ = false;
   int status_ = 0;
 };
 

@@ -181,7 +181,8 @@ GateReport run_gate(Parser& parser, const std::vector<Sentence>& gold, const Gat
     failed += !one.parsed;
     if (options.tokens) {
       // The words were given, so the gold sentence's tokens are the system's: opened ones must not look like an error.
-      one.sentence.multiwords = gold[i].multiwords;
+      if (one.sentence.multiwords.empty() && one.sentence.size() == gold[i].size())
+        one.sentence.multiwords = gold[i].multiwords;
       unparsed.push_back(!one.parsed);
     }
     system.push_back(std::move(one.sentence));

@@ -1,5 +1,7 @@
 #include "torsor/syntax/parser_conllu.h"
 
+#include <algorithm>
+
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
@@ -13,7 +15,7 @@ ConlluParser::ConlluParser(const std::string& path) {
   for (std::size_t i = 0; i < sentences_.size(); ++i) {
     std::vector<std::string> words;
     for (const Word& word : sentences_[i].words) words.push_back(word.form);
-    by_words_.emplace(std::move(words), i);
+    by_words_[std::move(words)].push_back(i);
     by_offset_.emplace(text_.size(), i);
     text_ += spelled_without_space({sentences_[i]});
   }
@@ -21,12 +23,17 @@ ConlluParser::ConlluParser(const std::string& path) {
 
 std::vector<ParsedSentence> ConlluParser::parse_tokens(const std::vector<std::vector<std::string>>& sentences) {
   std::vector<ParsedSentence> results;
+  last_ = sentences_.size();
   for (const auto& words : sentences) {
     const auto found = by_words_.find(words);
-    if (found == by_words_.end())
+    if (found == by_words_.end()) {
       results.push_back({bare_sentence(words), false, str("no sentence with these words in ", info_.model)});
-    else
-      results.push_back({sentences_[found->second]});
+      continue;
+    }
+    const std::vector<std::size_t>& places = found->second;
+    const auto next = std::upper_bound(places.begin(), places.end(), last_);
+    last_ = next == places.end() ? places.front() : *next;
+    results.push_back({sentences_[last_]});
   }
   return results;
 }

@@ -23,7 +23,8 @@ class ConlluParser final : public Parser {
  private:
   ParserInfo info_;
   std::vector<Sentence> sentences_;
-  std::map<std::vector<std::string>, std::size_t> by_words_;  ///< the first sentence of these words
+  std::map<std::vector<std::string>, std::vector<std::size_t>> by_words_;  ///< sentences of these words, in order
+  std::size_t last_ = 0;  ///< answered last: of sentences with the same words, the one behind it comes next
   /// Where each sentence begins in the file's text without white space: {offset, index}.
   std::map<std::size_t, std::size_t> by_offset_;
   std::string text_;
