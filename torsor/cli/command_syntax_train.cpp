@@ -4,6 +4,7 @@
 
 #include "torsor/base/json.h"
 #include "torsor/cli/command_syntax.h"
+#include "torsor/syntax/arc_training.h"
 #include "torsor/syntax/native_biaffine.h"
 #include "torsor/syntax/native_incremental.h"
 #include "torsor/syntax/parser_udpipe.h"
@@ -52,6 +53,36 @@ void report(const NativeTraining& training, const CommonOptions& common) {
   std::cout << "\n";
 }
 
+/// f_syn: no parser, but made of the same treebanks.
+int run_arcs(const SyntaxTrainArguments& arguments, const std::vector<Sentence>& sentences,
+             const std::vector<Sentence>& development, const CommonOptions& common) {
+  if (development.empty()) throw UsageError("syntax train --parser arcs needs --dev: it decides when training ends");
+  const bool incremental = arguments.parser == "arcs-incremental";
+  ArcTraining training;
+  training.seed = common.seed;
+  training.folder = common.out;
+  training.resume = arguments.training.resume;
+  training.stop = &stop_requested;
+  if (arguments.epochs_given) training.epochs = arguments.training.epochs;
+  const Progress::Options progress = progress_options(common, arguments.parser);
+  training.progress = &progress;
+  training.on_message = [&](const std::string& line) { say(common, line); };
+  const TrainedArcs trained = train_arcs(arc_sentences(sentences, incremental), arc_sentences(development, incremental),
+                                         {.incremental = incremental}, training);
+  const NativeModel model = read_native_model(common.out);
+  if (common.json) {
+    Json json = model.training;
+    json["out"] = common.out;
+    json["model_sha256"] = model.sha256;
+    std::cout << json_text(json) << "\n";
+  } else {
+    std::cout << "structure embedder " << model.sha256.substr(0, 12) << " in " << common.out << ", "
+              << 100 * trained.development.uas << " % of hidden heads and " << 100 * trained.development.las
+              << " % with their relations told from the other arcs (no accuracies of a parser)\n";
+  }
+  return 0;
+}
+
 int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("syntax train needs --out, the folder (or UDPipe's file) of the model");
   const bool udpipe = arguments.parser == "udpipe";
@@ -68,6 +99,7 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
   std::size_t words = 0;
   for (const Sentence& sentence : sentences) words += sentence.size();
   say(common, str(sentences.size(), " sentences, ", words, " words"));
+  if (arguments.parser.starts_with("arcs")) return run_arcs(arguments, sentences, development, common);
   if (udpipe) {
     UdpipeTraining training = arguments.udpipe;
     training.trees = sentences;
@@ -108,8 +140,9 @@ void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
       "ewt");
   command
       ->add_option("--parser", arguments->parser,
-                   "native (whole sentences), incremental (left to right, for causal tags), udpipe")
-      ->check(CLI::IsMember({"native", "incremental", "udpipe"}))
+                   "native (whole sentences), incremental (left to right, for causal tags), udpipe; arcs and "
+                   "arcs-incremental: the structure embedder of sipe(prior=fsyn)")
+      ->check(CLI::IsMember({"native", "incremental", "udpipe", "arcs", "arcs-incremental"}))
       ->required();
   command->add_option("--conllu", arguments->treebank, "CoNLL-U files to train on")->required();
   command->add_option("--dev", arguments->development, "CoNLL-U file that is scored after each pass");

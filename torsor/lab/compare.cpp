@@ -12,6 +12,7 @@
 #include "torsor/lab/results_folder.h"
 #include "torsor/lab/workload.h"
 #include "torsor/model/generate.h"
+#include "torsor/syntax/controls.h"
 
 namespace torsor {
 namespace {
