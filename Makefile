@@ -5,9 +5,10 @@ CPP_FILES = $(shell find torsor tests bench examples \( -name '*.h' -o -name '*.
 LOG = build/configure.log
 TIDY ?= run-clang-tidy-14
 FORMAT ?= clang-format-14
+INPUTS ?= 10000000
 FILES ?= /torsor/[a-z]+/.*\.cpp$$
 
-.PHONY: all setup build test sanitize compare format format-check tidy clean
+.PHONY: all setup build test sanitize fuzz compare format format-check tidy clean
 all: build
 
 setup:
@@ -38,6 +39,12 @@ sanitize: setup
 	$(call configure,sanitize-all)
 	@cmake --build build/sanitize-all --parallel $(JOBS) >&2
 	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/sanitize-all --parallel $(JOBS) --output-on-failure $(ARGS)
+
+## Run the fuzzers of readers under the sanitizers, 10 million inputs each; fewer with INPUTS=number
+fuzz: setup
+	$(call configure,sanitize)
+	@cmake --build build/sanitize --parallel $(JOBS) >&2
+	@scripts/fuzz.sh $(INPUTS) $(JOBS)
 
 ## Compare encodings on the built-in text; a repeated call goes on where the last one stopped. More options: ARGS='...'
 compare: setup

@@ -42,6 +42,7 @@ TEST(CliDoors, TheExampleOfEveryHelpWorks) {
   // The files that the examples name.
   folder.put("book.txt", tiny_text(20000));
   folder.put("other.txt", tiny_text(3000));
+  folder.put("treebank.conllu", kTreebank);
   put_tiny_model(folder);
   std::filesystem::create_directories(folder / "conformance");
   Json cases = read_json(std::string(TORSOR_SOURCE_DIR) + "/conformance/absolute.json");

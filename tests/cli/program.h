@@ -67,6 +67,14 @@ void expect_refusal(const Ran& ran, int code, const std::vector<std::string>& pa
 std::size_t count_events(const std::string& log, const std::string& event);
 std::vector<Json> read_lines(const std::string& log);
 
+/// A CoNLL-U file of two sentences; the second has crossing arcs.
+inline const std::string kTreebank =
+    "# sent_id = one\n# text = she watches funny videos\n"
+    "1\tshe\tshe\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\twatches\twatch\tVERB\t_\t_\t0\troot\t_\t_\n"
+    "3\tfunny\tfunny\tADJ\t_\t_\t4\tamod\t_\t_\n4\tvideos\tvideo\tNOUN\t_\t_\t2\tobj\t_\t_\n\n"
+    "# sent_id = two\n1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n2\tb\tb\tX\t_\t_\t4\tdep\t_\t_\n"
+    "3\tc\tc\tX\t_\t_\t1\tdep\t_\t_\n4\td\td\tX\t_\t_\t1\tdep\t_\t_\n\n";
+
 /// Arguments of a run of a tiny model: `train`, a text, sizes.
 std::string tiny_text(std::size_t bytes);
 std::string put_tiny_model(const TestFolder& folder);

@@ -36,7 +36,12 @@ std::string arguments_of(const std::string& line) {
 
 std::string program(const std::string& arguments) { return str("'", TORSOR_PROGRAM, "' ", arguments); }
 
-std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
+/// The command of a command line: its first word, or two where the first is a group of commands.
+std::string command_of(const std::string& arguments) {
+  const std::size_t space = arguments.find(' ');
+  if (arguments.substr(0, space) != "syntax" || space == std::string::npos) return arguments.substr(0, space);
+  return arguments.substr(0, arguments.find(' ', space + 1));
+}
 
 /// --words of a command line, outside quotes.
 std::set<std::string> options_of(const std::string& arguments) {
@@ -67,7 +72,7 @@ TEST(DocsCommands, ShownCommandsExistAndQuickOnesRun) {
       const std::string arguments = arguments_of(line);
       if (arguments.empty()) continue;
       ++shown;
-      const std::string command = first_word(arguments);
+      const std::string command = command_of(arguments);
       if (kQuick.count(command) || arguments.find("--help") != std::string::npos) {
         const Ran ran = run(program(arguments));
         EXPECT_EQ(ran.code, 0) << page.path << ": " << line << "\n" << ran.output;

@@ -47,13 +47,17 @@ void on_interrupt(int) {
 
 /// What was wrong with the command line. The parser asks for a sub-command where one was misspelt.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> rest = app.remaining();
-  if (!app.get_subcommands().empty() || rest.empty()) return std::string(error.what()) + "; see torsor --help";
+  const auto any = [](const CLI::App*) { return true; };
+  const CLI::App* group = &app;
+  while (!group->get_subcommands().empty()) group = group->get_subcommands().front();
+  const std::vector<std::string> rest = app.remaining(true);
+  const std::vector<const CLI::App*> commands = group->get_subcommands(any);
+  if (commands.empty() || rest.empty()) return std::string(error.what()) + "; see torsor --help";
   if (rest.front().rfind('-', 0) == 0) return str("unknown option '", rest.front(), "'; see torsor --help");
   std::string names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  return str("unknown command '", rest.front(), "'; there are ", names);
+  for (const CLI::App* command : commands) names += (names.empty() ? "" : ", ") + command->get_name();
+  const std::string of = group == &app ? "" : str(" of torsor ", group->get_name());
+  return str("unknown command '", rest.front(), "'", of, "; there are ", names);
 }
 
 /// The first line of a message, so that a failure is one line whatever a library wrote.
@@ -86,6 +90,7 @@ int run(int argc, char** argv) {
   add_eval_command(app, common, chosen);
   add_convert_command(app, common, chosen);
   add_inspect_commands(app, common, chosen);
+  add_syntax_command(app, common, chosen);
   add_bench_command(app, common, chosen);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     command->footer(

@@ -1,0 +1,16 @@
+// torsor syntax: the group of commands for treebanks and parsers
+#include "torsor/cli/command_syntax.h"
+
+namespace torsor {
+
+void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+  CLI::App* syntax = app.add_subcommand("syntax", "treebanks and parsers: check, tags, score");
+  syntax->footer("Example: torsor syntax check treebank.conllu");
+  syntax->require_subcommand(1);
+  add_syntax_check(*syntax, common, chosen);
+  add_syntax_tags(*syntax, common, chosen);
+  add_syntax_score(*syntax, common, chosen);
+  add_syntax_suites(*syntax, common, chosen);
+}
+
+}  // namespace torsor
