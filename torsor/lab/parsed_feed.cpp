@@ -12,6 +12,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/base/hash.h"
+#include "torsor/base/utf8.h"
 #include "torsor/encoding/registry.h"
 #include "torsor/encoding/syntax/sipe.h"
 #include "torsor/lab/parse_store.h"
