@@ -120,7 +120,7 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
   training.progress = &progress;
   training.on_message = [&](const std::string& line) { say(common, line); };
   if (!arguments.epochs_given) training.epochs = arguments.parser == "native" ? 15 : 12;
-  const Json tokenizer = Tokenizer(sentences).to_json();
+  const Json tokenizer = syntax::Tokenizer(sentences).to_json();
   const std::vector<TaggedTree> trees = tagged_trees(sentences), scored = tagged_trees(development);
   if (arguments.parser == "native")
     train_biaffine(trees, scored, {}, training, tokenizer);

@@ -1,13 +1,10 @@
 #include "torsor/lab/parsed_feed.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "torsor/base/error.h"
