@@ -45,6 +45,9 @@ class PlaceFeed : public SyntaxFeed {
  public:
   std::string description() const override { return "a fake parser"; }
   std::string sha256() const override { return "p"; }
+  std::shared_ptr<const SyntaxFeed> under(const std::string& control) const override {
+    throw UsageError("no control " + control);
+  }
   NamedTensors inputs(const std::vector<FeedRow>& rows, std::int64_t tokens, const Encoding& encoding) const override {
     asked.insert(asked.end(), rows.begin(), rows.end());
     const auto count = static_cast<std::int64_t>(rows.size());

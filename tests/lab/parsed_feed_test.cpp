@@ -9,6 +9,7 @@
 #include "tests/lab/tiny_lab.h"
 #include "tests/syntax/small_trees.h"
 #include "torsor/base/file.h"
+#include "torsor/base/hash.h"
 #include "torsor/data/minimal_suites.h"
 #include "torsor/encoding/registry.h"
 #include "torsor/encoding/syntax/sipe.h"
