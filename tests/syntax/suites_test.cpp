@@ -4,6 +4,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/data/minimal_suites.h"
+#include "torsor/syntax/parse.h"
 
 namespace torsor::syntax {
 namespace {
@@ -31,6 +32,22 @@ TEST(SyntaxSuites, GoldTreesAreATreebank) {
   }
   EXPECT_GT(sentences, 500U);
   EXPECT_GT(crossing, 20U);  // gaps across a clause cross arcs
+}
+
+TEST(SyntaxSuites, GeneratedTextIsATreebankToo) {
+  std::string content;
+  const std::vector<GeneratedDocument> documents = generate_documents(70'000, 5);
+  for (std::size_t d = 0; d < documents.size(); ++d)
+    for (const Sentence& sentence : document_sentences(documents[d], str("d", d))) content += conllu_text(sentence);
+  const std::vector<TreebankText> texts = treebank_texts(read_conllu(content, "generated"), "generated");
+  ASSERT_EQ(texts.size(), documents.size());
+  for (std::size_t d = 0; d < documents.size(); ++d) {
+    EXPECT_EQ(texts[d].doc_id, str("d", d));
+    EXPECT_EQ(texts[d].text, documents[d].text);
+    ASSERT_EQ(texts[d].sentences.size(), documents[d].sentences.size());
+    for (std::size_t s = 0; s < texts[d].sentences.size(); ++s)
+      EXPECT_EQ(texts[d].sentences[s].heads(), documents[d].sentences[s].tree.heads);
+  }
 }
 
 TEST(SyntaxSuites, AConditionWithoutATreeIsRefused) {

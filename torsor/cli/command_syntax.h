@@ -7,6 +7,7 @@ namespace torsor {
 
 void add_syntax_check(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_tags(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_corpus(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_suites(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_score(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen);

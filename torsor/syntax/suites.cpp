@@ -30,4 +30,32 @@ std::vector<Sentence> suite_sentences(const Suite& suite) {
   return sentences;
 }
 
+std::vector<Sentence> document_sentences(const GeneratedDocument& document, const std::string& id) {
+  std::vector<Sentence> sentences;
+  std::size_t end = 0;  // of the sentence before
+  for (const GeneratedSentence& one : document.sentences) {
+    const std::size_t begin = one.words.front().byte_begin;
+    Sentence sentence;
+    if (sentences.empty()) sentence.comments.push_back("# newdoc id = " + id);
+    if (sentences.empty() || document.text.substr(end, begin - end).find('\n') != std::string::npos)
+      sentence.comments.push_back("# newpar");
+    end = one.words.back().byte_end;
+    sentence.comments.push_back(str("# sent_id = ", id, "-", sentences.size() + 1));
+    sentence.comments.push_back("# text = " + document.text.substr(begin, end - begin));
+    for (std::size_t w = 0; w < one.words.size(); ++w) {
+      Word word;
+      word.form = one.tree.words[w];
+      word.lemma = one.words[w].lemma;
+      word.upos = one.words[w].upos;
+      word.head = one.tree.heads[w];
+      word.deprel = one.tree.relations[w];
+      const std::size_t next = w + 1 < one.words.size() ? one.words[w + 1].byte_begin : document.text.size();
+      if (w + 1 < one.words.size() && next == one.words[w].byte_end) word.misc = "SpaceAfter=No";
+      sentence.words.push_back(std::move(word));
+    }
+    sentences.push_back(std::move(sentence));
+  }
+  return sentences;
+}
+
 }  // namespace torsor::syntax
