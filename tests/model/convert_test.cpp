@@ -344,8 +344,10 @@ TEST(Convert, SyntaxStandsAroundATermAndStartsAsIt) {
            {"rope + t5", "sipe(rope, coupling=prerot) + sipe(t5)"}}) {
     const Decoder model = trained_model(from);
     const Converted converted = convert_model(model, to);
-    EXPECT_TRUE(at::equal(logits_of(model), logits_of(converted.model))) << to;
-    EXPECT_EQ(converted.difference.worst, 0) << to;
+    // What adds to a logit takes another path than a rotation alone, to rounding.
+    const double bound = to.find("bias") != std::string::npos ? 1e-6 : 0;
+    EXPECT_LE(distance(logits_of(model), logits_of(converted.model)), bound) << to;
+    EXPECT_LE(converted.difference.worst, bound) << to;
     bool drawn = false;
     for (const ModelParameter& parameter : converted.model.parameters())
       drawn = drawn ||

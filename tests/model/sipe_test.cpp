@@ -50,7 +50,7 @@ NamedTensors parsed(const at::Tensor& tokens, bool ahead = false) {
   named[kSyntaxLinks] = at::stack({at::zeros_like(back), back}, 2).unsqueeze(2);
   const at::Tensor wave = at::arange(64, at::kFloat) * 0.1;
   named[kSyntaxVectors] =
-      (sums.remainder(7).to(at::kFloat).unsqueeze(2) + wave).sin() * sums.remainder(5).ne(0).unsqueeze(2);
+      (sums.remainder(13).to(at::kFloat).unsqueeze(2) + wave).sin() * sums.remainder(5).ne(0).unsqueeze(2);
   return named;
 }
 
@@ -146,7 +146,9 @@ TEST(Sipe, WithoutSyntaxTheModelIsTheOneWithoutSipe) {
     if (!model.encoding().traits().warm_start) continue;
     const Decoder fresh(tiny(form), 3);
     batch = parsed_batch(random_tokens(2, 11));
-    EXPECT_TRUE(at::equal(fresh.hidden(batch), plain.hidden(batch))) << form;
+    // What adds to a logit takes another path than a rotation alone, to rounding.
+    const double bound = form.find("bias") != std::string::npos ? 1e-5 : 0;
+    EXPECT_LE(largest_difference(fresh.hidden(batch), plain.hidden(batch)), bound) << form;
   }
 }
 

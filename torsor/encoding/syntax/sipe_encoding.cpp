@@ -224,14 +224,19 @@ std::vector<Move> Sipe::moves(const Question& question, Role role) const {
   return all;
 }
 
+/// Where no key brings syntax the encoding inside answers alone, on the path that it takes by itself.
+bool Sipe::steps_back(const Question& question) const {
+  const bool other_path = has_slow_factor() || options_.bias || options_.coupling == Coupling::Additive;
+  return other_path && !tokens_of(question, Role::Key).valid.any().item<bool>();
+}
+
 std::vector<BiasForm> Sipe::biases(const Question& question) const {
   std::vector<BiasForm> all = operand_->biases(question);
   if (!acts_in(question.layer)) return all;
   const at::ScalarType type = answer_type(question);
   const bool multiplies = options_.coupling == Coupling::TagAlign || options_.coupling == Coupling::Bilinear ||
                           options_.coupling == Coupling::Mlp;
-  // Where no key brings syntax the encoding inside answers, on the path that it takes by itself.
-  if (has_slow_factor() && !tokens_of(question, Role::Key).valid.any().item<bool>()) return all;
+  if (steps_back(question)) return all;
   if (multiplies) {
     const FactorForm shared = factor(question);
     for (BiasForm& one : all) {
@@ -257,7 +262,7 @@ std::vector<BiasForm> Sipe::biases(const Question& question) const {
 }
 
 std::optional<Carried> Sipe::carried(const Question& question) const {
-  if (!options_.bias || !acts_in(question.layer)) return std::nullopt;
+  if (!options_.bias || !acts_in(question.layer) || steps_back(question)) return std::nullopt;
   return Carried{features(tokens_of(question, Role::Key), answer_type(question))};
 }
 

@@ -70,6 +70,7 @@ class Sipe : public Encoding {
   bool keeps(std::int64_t layer) const;
   /// Whether its factor is computed on the reference path alone.
   bool has_slow_factor() const;
+  bool steps_back(const Question& question) const;
   void find_planes();
 
   SyntaxTokens tokens_of(const Question& question, Role role) const;
