@@ -153,18 +153,18 @@ TEST_F(LabEncoder, TagsOfMaskedWordsAreRecoveredAndNotRead) {
 TEST_F(LabEncoder, LearnsATinyTextAndRepeatsToTheBit) {
   testing::TestFolder folder;
   EncoderPlan plan = tiny_encoder();
-  plan.run.steps = 150;
+  plan.run.steps = 200;
   plan.encoder.dropout = 0.05;
   LmData data = tiny_data();
-  data.train = text_corpus("abcdefghijklmnopqr abcdefghijklmnopqr abcdefghijklmnopqr ", "train");
+  data.train = text_corpus("one two three four five six seven one two three four five six seven ", "train");
   RunControl control;
   control.folder = folder / "one";
   const EncoderResult first = train_encoder(plan, data, control);
   EXPECT_GT(first.train.losses.front(), 4);
   double last = 0;
-  for (std::size_t n = 140; n < 150; ++n) last += first.train.losses[n] / 10;
-  // A word of distinct letters: the neighbours, or the place, tell what is missing.
-  EXPECT_LT(last, 1.0);
+  for (std::size_t n = 180; n < 200; ++n) last += first.train.losses[n] / 20;
+  // Words in a fixed order: the neighbours tell which one is missing. ln 260 = 5.6 is where it began.
+  EXPECT_LT(last, 1.5);
   control.folder = folder / "two";
   EXPECT_EQ(train_encoder(plan, data, control).train.losses, first.train.losses);
   const LoadedEncoder loaded = load_encoder(folder / "one");
@@ -173,7 +173,7 @@ TEST_F(LabEncoder, LearnsATinyTextAndRepeatsToTheBit) {
   EXPECT_EQ(after.at("task"), "mlm");
   EXPECT_LT(after.at("loss").get<double>(), 0.5 * before.at("loss").get<double>());
   EXPECT_NEAR(after.at("perplexity").get<double>(), std::exp(after.at("loss").get<double>()), 1e-9);
-  EXPECT_EQ(after.at("windows").size(), 3U);  // 56 bytes in windows of 16
+  EXPECT_EQ(after.at("windows").size(), 4U);  // 68 bytes in windows of 16
   EXPECT_EQ(evaluate_masked(loaded.encoder, data.train, plan, 2, nullptr, {}).at("windows").size(), 2U);
 }
 
