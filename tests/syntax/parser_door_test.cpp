@@ -13,9 +13,9 @@
 namespace torsor::syntax {
 namespace {
 
-using testing::contains;
-using testing::message_of;
-using testing::TestFolder;
+using torsor::testing::contains;
+using torsor::testing::message_of;
+using torsor::testing::TestFolder;
 
 const char* kFile =
     "# newpar\n# text = He "
