@@ -23,7 +23,7 @@ struct CacheOptions {
   std::int64_t capacity = 0;  ///< most tokens a row; storage grows up to it as tokens arrive
   /// The window of each layer's calls, one a layer or one for all; 0 or empty = tokens see all keys. A layer with a
   /// window holds its newest window - 1 + `rollback` tokens and a few more, however many arrive; `capacity` does not
-  /// bound it. That is exact under every encoding: an answer reads no key that the query does not see.
+  /// bound it. A layer whose encoding cannot do without evicted tokens (CacheContract::evict) holds them all.
   std::vector<std::int64_t> window;
   std::int64_t rollback = RecentTokens::kLength;  ///< tokens by which a row can always go back, in layers with a window
   std::int64_t batch = 1;

@@ -288,6 +288,8 @@ CacheContract Sipe::cache(std::int64_t layer) const {
   if (keeps(layer))
     for (const std::string& name : reader_.kept_names()) contract.kept.push_back(name);
   if (acts_in(layer) && options_.coupling == Coupling::Pair) contract.kept.push_back(name_of("key"));
+  if (acts_in(layer) && options_.sparse)
+    contract.evict = "the way between two tokens may lead over one that is gone, and then they are no longer near";
   const std::string own =
       options_.mode == SipeMode::Oracle
           ? "a parse of whole sentences changes as they grow: a cache takes all tokens at once and none behind them"
