@@ -34,7 +34,7 @@ BiaffineSizes small_sizes() {
 NativeTraining small_training(std::int64_t epochs) {
   NativeTraining training;
   training.epochs = epochs;
-  training.batch_words = 150;
+  training.batch_words = 80;
   training.learning_rate = 1e-2;
   training.dropout = 0.1;
   return training;
@@ -59,7 +59,7 @@ TEST(NativeBiaffine, LearnsASmallGrammar) {
 
 TEST(NativeBiaffine, BatchesDoNotChangeAParse) {
   const auto trees = small_trees(60, 3);
-  const BiaffineNetwork network = train_biaffine(trees, {}, small_sizes(), small_training(2), nullptr);
+  const BiaffineNetwork network = train_biaffine(trees, {}, small_sizes(), small_training(6), nullptr);
   const auto together = network.parse(forms_of(trees));
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const auto alone = network.parse({trees[i].tree.words});
@@ -126,7 +126,7 @@ TEST(NativeBiaffine, DamagedFoldersAreRefused) {
 TEST(NativeBiaffine, BehindTheDoor) {
   const auto trees = small_trees(200, 6);
   const TestFolder folder;
-  NativeTraining training = small_training(4);
+  NativeTraining training = small_training(6);
   training.folder = folder / "model";
   train_biaffine(trees, {}, small_sizes(), training, Tokenizer(sentences_of(trees)).to_json());
   NativeParser parser(folder / "model");

@@ -29,7 +29,7 @@ IncrementalSizes small_sizes() {
 NativeTraining small_training(std::int64_t epochs) {
   NativeTraining training;
   training.epochs = epochs;
-  training.batch_words = 150;
+  training.batch_words = 80;
   training.learning_rate = 1e-2;
   training.dropout = 0.1;
   return training;
@@ -37,7 +37,7 @@ NativeTraining small_training(std::int64_t epochs) {
 
 /// Trained once for all tests.
 const std::shared_ptr<const IncrementalNetwork>& trained() {
-  static const auto network = train_incremental(small_trees(300, 1), {}, small_sizes(), small_training(6), nullptr);
+  static const auto network = train_incremental(small_trees(300, 1), {}, small_sizes(), small_training(10), nullptr);
   return network;
 }
 
@@ -99,7 +99,7 @@ TEST(NativeIncremental, FutureWordsChangeNothing) {
   std::size_t arcs = 0;
   for (const WordStep& step : whole) arcs += step.arcs.size();
   EXPECT_GT(arcs, words.size() / 2);
-  const std::vector<std::string> futures = {".", "that", "sees", "the", "xyzzy"};
+  const std::vector<std::string> futures = {".", "that", "xyzzy"};
   bool matters = false;  // the control: the words themselves do change what is said of them
   for (std::size_t kept = 0; kept < words.size(); ++kept)
     for (const std::string& future : futures) {

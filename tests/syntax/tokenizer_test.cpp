@@ -136,8 +136,8 @@ TEST(WordReader, GivesWordsWhenTheirEndHasBeenRead) {
   EXPECT_EQ(words_of(reader.read(".")), std::vector<std::string>{"left"});
   const std::vector<ReadToken> last = reader.finish();
   EXPECT_EQ(words_of(last), std::vector<std::string>{"."});
-  EXPECT_EQ(last[0].end, 19u);
-  EXPECT_EQ(last[0].known, 20u);  // one more than there are: the end told
+  EXPECT_EQ(last[0].end, 20u);
+  EXPECT_EQ(last[0].known, 21u);  // one more than there are: the end told
   EXPECT_TRUE(reader.finish().empty());
 }
 
@@ -197,7 +197,7 @@ TEST(Tokenizer, CutsUnseenTextNearlyAsTheTreebank) {
     const double f1 = 2.0 * static_cast<double>(same) / static_cast<double>(want.size() + have.size());
     RecordProperty(whole ? "sentences_f1" : "tokens_f1", std::to_string(f1));
     std::cout << (whole ? "sentences" : "tokens") << " F1 " << 100 * f1 << "\n";
-    // Measured 99.0 and 86.0; the bounds leave room for a treebank of another release.
+    // Measured 99.1 and 86.9; the bounds leave room for a treebank of another release.
     EXPECT_GT(f1, whole ? 0.80 : 0.98);
   }
   const std::vector<std::string> words = stream(tokenizer, text);

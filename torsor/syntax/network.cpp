@@ -85,7 +85,9 @@ WordBatch WordEncoder::batch(const std::vector<const std::vector<std::string>*>&
       words[flat] = word;
       const auto [entry, fresh] = known.emplace(form, static_cast<std::int64_t>(spellings.size()));
       if (fresh) spellings.push_back(vocabulary_->spelling(form));
-      longest = std::max(longest, spellings.back().size());
+      // One place more than the longest: its last character has a right neighbour like that of every other form, so
+      // that a form's vector does not depend on the batch.
+      longest = std::max(longest, spellings.back().size() + 1);
       forms_of[flat] = entry->second;
     }
   }

@@ -166,9 +166,12 @@ void for_stretches(std::string_view text, Visit visit) {
 
 std::string raw_text(const std::vector<Sentence>& sentences) {
   std::string text;
-  for (const TreebankText& document : treebank_texts({.sentences = sentences, .skipped = {}}, ""))
-    text += (text.empty() ? "" : "\n\n") + document.text;
-  return text.empty() ? text : text + "\n";
+  for (const TreebankText& document : treebank_texts({.sentences = sentences, .skipped = {}}, "")) {
+    text += (text.empty() ? "" : "\n") + document.text;
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    text += '\n';
+  }
+  return text;
 }
 
 void Tokenizer::learn_tokens(const std::vector<Sentence>& treebank, Counts& counts) {
