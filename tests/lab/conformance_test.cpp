@@ -52,7 +52,12 @@ std::map<Status, int> check_file(const std::string& path, CheckPath way, const s
     ++counts[result.status];
     EXPECT_NE(result.status, Status::Failed) << c.id << " (" << c.encoding << "): " << result.share
                                              << " of the tolerance of " << result.tensor << " " << result.reason;
-    EXPECT_NE(result.status, Status::NotOnThisPath) << c.id << ": " << result.reason;
+    // A parse of whole sentences is not read token by token.
+    const bool whole =
+        c.encoding.find("mode=oracle)") != std::string::npos || c.encoding.find("mode=oracle,") != std::string::npos;
+    const bool cached = way == CheckPath::Step || way == CheckPath::Chunk;
+    EXPECT_EQ(result.status == Status::NotOnThisPath, whole && cached && result.status != Status::Skipped)
+        << c.id << ": " << result.reason;
     // Every case must say what it expects in float64.
     if (dtype == "float64") {
       EXPECT_NE(result.status, Status::Skipped) << c.id << ": " << result.reason;
@@ -73,10 +78,11 @@ TEST_P(EveryCase, OfTheShippedFilesPasses) {
     SCOPED_TRACE(name);
     std::map<Status, int> counts = check_file(shipped_path(name), GetParam().path, GetParam().dtype);
     const int all = static_cast<int>(file_of(shipped_path(name)).cases.size());
-    EXPECT_EQ(counts[Status::NotOnThisPath], 0);
+    EXPECT_LE(counts[Status::NotOnThisPath], name == "syntax" ? 2 : 0);
     // What float32 and bf16 leave out, because its tolerance would say nothing, stays the exception. The gradients of
-    // grape-m's gates and spectra are small sums of large terms, which bf16 does not resolve.
-    EXPECT_GE(counts[Status::Passed], name == "turns" && GetParam().dtype == "bf16" ? all / 2 : all * 7 / 10);
+    // grape-m's gates and spectra are small sums of large terms, which bf16 does not resolve, nor those of sipe's beta.
+    const bool half = (name == "turns" || name == "syntax") && GetParam().dtype == "bf16";
+    EXPECT_GE(counts[Status::Passed], half ? all / 2 : all * 7 / 10);
   }
 }
 
@@ -277,6 +283,7 @@ TEST(Attend, TheFastestPathAgreesWithTheFiles) {
       options.scale = c.scale;
       options.x = c.x;
       options.state = c.state;
+      options.named = named_inputs(c);
       options.parameters = c.parameters;
       options.layer = c.layer;
       options.layers = c.layers;

@@ -187,8 +187,9 @@ TEST_F(LabSyntax, TheFeedIsAskedAndItsInputsArrive) {
   FakeFeed feed;
   SentenceOptions options;
   options.feed = &feed;
-  const Suite suite = minimal_suite("generated_cleft", {.seed = 0, .items = 1, .grammar = {}}).suite;
-  const SuiteEvaluation evaluation = evaluate_suites(model, {suite}, options);
+  // The rows that the feed was asked about point to these trees.
+  const std::vector<Suite> suites = {minimal_suite("generated_cleft", {.seed = 0, .items = 1, .grammar = {}}).suite};
+  const SuiteEvaluation evaluation = evaluate_suites(model, suites, options);
   EXPECT_FALSE(evaluation.leaks);
   ASSERT_EQ(feed.asked.size(), 4U);
   for (const FeedRow& row : feed.asked) {

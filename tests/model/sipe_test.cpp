@@ -50,7 +50,7 @@ NamedTensors parsed(const at::Tensor& tokens, bool ahead = false) {
   named[kSyntaxLinks] = at::stack({at::zeros_like(back), back}, 2).unsqueeze(2);
   const at::Tensor wave = at::arange(64, at::kFloat) * 0.1;
   named[kSyntaxVectors] =
-      (sums.remainder(13).to(at::kFloat).unsqueeze(2) + wave).sin() * sums.remainder(5).ne(0).unsqueeze(2);
+      (sums.to(at::kFloat).unsqueeze(2) * 0.37 + wave).sin() * (sums + index).remainder(5).ne(0).unsqueeze(2);
   return named;
 }
 

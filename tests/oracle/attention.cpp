@@ -428,6 +428,11 @@ Computed compute(const Case& c, bool gradients) {
   // An embedding goes on the tokens before attention reads them, not into `out`: its table has no gradient here.
   for (const Part& part : parts) {
     if (part.term->name == "learned") outputs.erase("grad.parameters." + part.term->key() + ".table");
+    // Nothing but the embedding reads them.
+    if (part.syntax != nullptr && Syntax(part, c, parameters).leaves_attention()) {
+      const std::string own = "grad.parameters." + part.syntax->key() + ".";
+      std::erase_if(outputs, [&](const auto& one) { return one.first.starts_with(own); });
+    }
     if (part.syntax != nullptr) outputs.erase("grad.parameters." + part.syntax->key() + ".w_input");
     // What changes a state is read by the next layer only.
     for (const char* of_tape : {".up_proj", ".x_proj", ".down_proj", ".post_attention"}) {

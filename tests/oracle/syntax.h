@@ -25,6 +25,7 @@ class Syntax {
   const std::string& coupling() const { return coupling_; }
   bool has_bias() const { return bias_; }
   bool has_input() const { return input_; }
+  bool leaves_attention() const { return coupling_.empty(); }
   bool multiplies() const;
   bool moves() const { return coupling_ == "rotation" || coupling_ == "prerot"; }
 

@@ -181,8 +181,11 @@ Json trained_tensors(const NameInfo& info, const Encoding& plain) {
       // Such a word needs another key beside it, or another encoding inside.
     }
   };
-  for (const std::string& operand : example_operands(info))
-    for (const Argument& change : changes) try_with(operand, {change});
+  const std::vector<std::string> operands = example_operands(info);
+  for (std::size_t n = 0; n < operands.size(); ++n) {
+    if (n > 0) add(*made(info, operands[n]), "inside", operands[n]);
+    for (const Argument& change : changes) try_with(operands[n], {change});
+  }
   // What changes another encoding has keys that need each other.
   if (info.operand == Operand::Listed)
     for (const std::string& operand : example_operands(info))

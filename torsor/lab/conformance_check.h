@@ -18,6 +18,10 @@ namespace torsor {
 /// cache, one token or three at a time, without gradients.
 enum class CheckPath { Reference, Fused, Step, Chunk };
 
+/// The named per-token inputs of a case as attention takes them. A file's tensors are float64; whole numbers are told
+/// from others by the name that the encoding reads them under.
+NamedTensors named_inputs(const ConformanceCase& c);
+
 /// Throws UsageError for a name other than reference, fused, step and chunk.
 CheckPath check_path_named(const std::string& name);
 /// Throws UsageError for a name other than float64, float32 and bf16.
