@@ -138,13 +138,15 @@ at::Tensor Subject::full(const Placed& placed, Path path) const {
   return attend(placed.tokens.q, placed.tokens.k, placed.tokens.v, *encoding_, call);
 }
 
-KvCache Subject::cache(std::int64_t rows, std::int64_t capacity) const {
+KvCache Subject::cache(std::int64_t rows, std::int64_t capacity, std::int64_t window) const {
   CacheOptions options;
   options.capacity = capacity;
   options.batch = rows;
   options.layers = std::max<std::int64_t>(setting_.layer + 1, 4);
   options.value_dim = value_dim();
   options.dtype = setting_.dtype;
+  options.window = {window};
+  options.rollback = 2;
   return KvCache(encoding_, options);
 }
 

@@ -75,7 +75,8 @@ class Subject {
   at::Tensor full(const Placed& placed, Path path = Path::Auto) const;
   /// Through a cache, the given counts of tokens at a time (the last one repeats).
   at::Tensor cached(const Placed& placed, const std::vector<std::int64_t>& chunks) const;
-  KvCache cache(std::int64_t rows, std::int64_t capacity) const;
+  /// With a window, one that can be taken back by two tokens.
+  KvCache cache(std::int64_t rows, std::int64_t capacity, std::int64_t window = 0) const;
 
   /// "rope, ..., heads 4:2, float32, window 4, ..." for messages.
   std::string name() const;

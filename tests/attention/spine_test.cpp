@@ -77,6 +77,32 @@ TEST(Spine, FullEqualsStepsAndChunks) {
   });
 }
 
+TEST(Spine, ACacheForgetsWhatNoWindowReaches) {
+  int seen = 0;
+  each_subject([&](const Subject& subject) {
+    if (!subject.setting().window || subject.row().length_dependent) return;
+    const std::int64_t window = *subject.setting().window, count = 41, rows = 1 + seen % 2;
+    const Placed placed = subject.place(subject.draw(rows, count), subject.run_of_positions(rows, count, 1));
+    const at::Tensor full = subject.full(placed);
+    const std::vector<std::vector<std::int64_t>> ways = {{1}, {7}, {30, 1}, {5, 19, 2}};
+    const std::vector<std::int64_t>& chunks = ways[static_cast<std::size_t>(seen++) % ways.size()];
+    KvCache cache = subject.cache(rows, 8, window);  // fewer than arrive: the capacity bounds no window
+    std::size_t turn = 0;
+    for (std::int64_t first = 0; first < count;) {
+      const std::int64_t next = std::min(chunks[std::min(turn++, chunks.size() - 1)], count - first);
+      const Placed part = slice(placed, first, next);
+      const at::Tensor out = cache.attend(part.tokens.q, part.tokens.k, part.tokens.v, subject.options(part)).out;
+      EXPECT_LE(row_error(out, full.narrow(2, first, next)), row_bound(subject.setting().dtype)) << "token " << first;
+      first += next;
+      EXPECT_EQ(cache.lengths(subject.setting().layer)[0], first);
+      const std::int64_t held = cache.held(subject.setting().layer)[0];
+      EXPECT_GE(held, std::min(first, window));
+      EXPECT_LE(held, std::max<std::int64_t>(window + 1 + 16, next + window + 1));
+    }
+  });
+  EXPECT_GE(seen, 100);
+}
+
 TEST(Spine, LengthDependentStepsEqualTheCallOfTheSameLength) {
   int seen = 0;
   each_row([&](const Subject& subject) {
@@ -217,6 +243,36 @@ TEST(Spine, TruncateAndAppendAgainEqualsFresh) {
     const Placed part = slice(right, 5, 7);
     const at::Tensor out = cache.attend(part.tokens.q, part.tokens.k, part.tokens.v, subject.options(part)).out;
     EXPECT_LE(row_error(out, subject.full(right).narrow(2, 5, 7)), row_bound(subject.setting().dtype));
+  });
+}
+
+TEST(Spine, ACacheGoesBackWithinWhatItsWindowHolds) {
+  each_subject([&](const Subject& subject) {
+    if (subject.setting().window != 4 || subject.row().length_dependent) return;
+    const Tokens kept = subject.draw(2, 38), dropped = subject.draw(2, 2), again = subject.draw(2, 7);
+    const Placed wrong = subject.place(join_tokens({kept, dropped}), subject.run_of_positions(2, 40));
+    const Placed right = subject.place(join_tokens({kept, again}), subject.run_of_positions(2, 45));
+    KvCache cache = subject.cache(2, 8, 4);
+    const auto append = [&](const Placed& tokens) {
+      for (std::int64_t layer = 0; layer < 4; ++layer) {
+        Setting setting = subject.setting();
+        setting.layer = layer;
+        const Subject other(subject.row(), setting);
+        const bool own = layer == subject.setting().layer;
+        cache.append(tokens.tokens.k, tokens.tokens.v, (own ? subject : other).options(tokens));
+      }
+    };
+    for (std::int64_t first = 0; first < 40; first += 5) append(slice(wrong, first, 5));
+    EXPECT_THROW(cache.truncate(10), Refusal);
+    EXPECT_EQ(cache.lengths(), (std::vector<std::int64_t>{40, 40}));
+    cache.truncate(38);
+    const Placed part = slice(right, 38, 7);
+    const at::Tensor out = cache.attend(part.tokens.q, part.tokens.k, part.tokens.v, subject.options(part)).out;
+    EXPECT_LE(row_error(out, subject.full(right).narrow(2, 38, 7)), row_bound(subject.setting().dtype));
+    cache.truncate(0);
+    const Placed fresh = slice(right, 0, 3);
+    const at::Tensor anew = cache.attend(fresh.tokens.q, fresh.tokens.k, fresh.tokens.v, subject.options(fresh)).out;
+    EXPECT_LE(row_error(anew, subject.full(right).narrow(2, 0, 3)), row_bound(subject.setting().dtype));
   });
 }
 

@@ -143,6 +143,7 @@ TEST_F(CliTune, RefusesInOneLine) {
   refusal(2, {"--with", "head"}, {"'head'"});
   refusal(2, {"--dtype", "int8"}, {"int8"});
   refusal(2, {"--eval-lengths", "16,24"}, {"24"});
+  refusal(2, {"--eval-spans", "4"}, {"--eval-lengths"});
   refusal(2, {"--compare", "full"}, {"found 'full'"});
   refusal(2, {"--compare", "lora", "--train", "lora"}, {"--train"});
   expect_refusal(run(tune("base")), 2, {"the checkpoint itself"});

@@ -333,6 +333,8 @@ TEST_F(AdapterFolder, RefusesEveryDamageInOneLine) {
       {"trained_parameters says", [](Json& json) { json["rank"] = 4; }},
       {"alpha", [](Json& json) { json["alpha"] = -1; }},
       {"alpha", [](Json& json) { json["alpha"] = "much"; }},
+      {"not what", [](Json& json) { json["alpha"] = 15; }},
+      {"not what", [](Json& json) { json["encoding"] = "rope(base=100) + t5"; }},
       {"found 'z'", [](Json& json) { json["modules"] = {"z"}; }},
       {"modules", [](Json& json) { json["modules"] = Json::array(); }},
       {"with",
@@ -376,7 +378,7 @@ TEST_F(AdapterFolder, RefusesEveryDamageInOneLine) {
   put_tensors("");
   EXPECT_TRUE(contains(failure(), "adapter.safetensors"));
   put_tensors(tensors);
-  const std::map<std::string, at::Tensor> sound = load_tensors(folder_ / "tuned/adapter.safetensors").tensors;
+  const TensorFile sound = load_tensors(folder_ / "tuned/adapter.safetensors");
   const std::string one = "model.layers.0.self_attn.q_proj.lora_A.weight";
   const std::vector<std::pair<std::string, std::function<void(std::map<std::string, at::Tensor>&)>>> changes = {
       {"is missing", [&](auto& map) { map.erase(one); }},
@@ -386,13 +388,16 @@ TEST_F(AdapterFolder, RefusesEveryDamageInOneLine) {
       {"has no place", [&](auto& map) { map["model.norm.bias"] = at::zeros({1}); }},
   };
   for (const auto& [part, change] : changes) {
-    std::map<std::string, at::Tensor> map = sound;
+    std::map<std::string, at::Tensor> map = sound.tensors;
     change(map);
-    save_tensors(folder_ / "made.safetensors", map);
+    save_tensors(folder_ / "made.safetensors", map, sound.metadata);
     put_tensors(slurp(folder_ / "made.safetensors"));
     const std::string message = failure();
     EXPECT_TRUE(contains(message, part)) << part << ": " << message;
   }
+  save_tensors(folder_ / "made.safetensors", sound.tensors);
+  put_tensors(slurp(folder_ / "made.safetensors"));
+  EXPECT_TRUE(contains(failure(), "does not say what it was trained as"));
   put_tensors(tensors);
   load_checkpoint(folder_ / "tuned");  // sound again
   std::filesystem::remove(folder_ / "tuned/adapter.safetensors");

@@ -56,6 +56,7 @@ TEST(ReportNumbers, MeanCarriesTheDigitsOfItsSpread) {
   EXPECT_EQ(format_mean_sd(2016.4, 250), "2000 \u00b1 300");
   EXPECT_EQ(format_mean_sd(7.4162, std::nullopt), "7.42");
   EXPECT_EQ(format_mean_sd(7.4162, 0.0), "7.42");
+  EXPECT_EQ(format_mean_sd(24.215277, 3.5e-15), "24.2");  // rounding of three equal figures
   EXPECT_EQ(format_mean_sd(12345678, 1000), "1.23e7 \u00b1 1000");
   EXPECT_EQ(format_mean(7.4162, 2.0), "7");
   EXPECT_EQ(format_mean_short(10.4494, 0.012), "10.4");

@@ -72,11 +72,31 @@ KvCache::KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& o
   if (options_.value_dim < 0)
     throw UsageError(str("cache: value_dim must not be negative, found ", options_.value_dim));
   if (options_.value_dim == 0) options_.value_dim = encoding_->dimensions().head_dim;
+  if (options_.rollback < 0) throw UsageError(str("cache: rollback must not be negative, found ", options_.rollback));
+  const std::size_t windows = options_.window.size();
+  if (windows > 1 && windows != static_cast<std::size_t>(options_.layers))
+    throw UsageError(str("cache: window must have one entry or one a layer (", options_.layers, "), found ", windows));
   layers_.resize(static_cast<std::size_t>(options_.layers));
-  for (std::int64_t layer = 0; layer < options_.layers; ++layer) {
-    by_layer_.push_back(layer_encoding(encoding_, layer));
-    layers_[static_cast<std::size_t>(layer)].lengths.assign(static_cast<std::size_t>(options_.batch), 0);
+  for (std::size_t n = 0; n < layers_.size(); ++n) {
+    const std::int64_t index = static_cast<std::int64_t>(n);
+    by_layer_.push_back(layer_encoding(encoding_, index));
+    Layer& layer = layers_[n];
+    layer.lengths.assign(static_cast<std::size_t>(options_.batch), 0);
+    layer.forgotten = layer.lengths;
+    layer.window = windows == 0 ? 0 : options_.window[windows == 1 ? 0 : n];
+    if (layer.window < 0) throw UsageError(str("cache: window must not be negative, found ", layer.window));
   }
+}
+
+std::vector<std::int64_t> KvCache::Layer::held() const {
+  std::vector<std::int64_t> result = lengths;
+  for (std::size_t b = 0; b < result.size(); ++b) result[b] -= forgotten[b];
+  return result;
+}
+
+std::vector<std::int64_t> KvCache::held(std::int64_t layer) const {
+  of_layer(layer);
+  return layers_[static_cast<std::size_t>(layer)].held();
 }
 
 const Encoding& KvCache::of_layer(std::int64_t layer) const {
@@ -118,7 +138,7 @@ void KvCache::check_arrival(const Layer& layer, const at::Tensor& k, const at::T
     throw Error(str("cache: v must have shape (", options_.batch, ", ", dimensions.kv_heads, ", ", k.size(2), ", ",
                     options_.value_dim, "), found ", v.sizes()));
   if (!options.causal) throw Error("cache: arriving tokens attend causally; append all of them first and use read()");
-  for (std::size_t b = 0; b < counts.size(); ++b)
+  for (std::size_t b = 0; b < counts.size() && layer.window == 0; ++b)
     if (layer.lengths[b] + counts[b] > options_.capacity)
       throw Error(str("cache: row ", b, " would hold ", layer.lengths[b] + counts[b], " tokens, the capacity is ",
                       options_.capacity));
@@ -133,9 +153,10 @@ bool KvCache::is_empty(const Layer& layer) {
 
 at::Tensor KvCache::next_of(const Layer& layer) const {
   at::Tensor next = at::zeros({options_.batch, 1, 1}, at::TensorOptions(at::kDouble).device(options_.device));
+  const std::vector<std::int64_t> held = layer.held();
   for (std::int64_t b = 0; b < options_.batch; ++b) {
-    const std::int64_t length = layer.lengths[static_cast<std::size_t>(b)];
-    if (length > 0) next[b] = layer.positions[b][length - 1].narrow(0, 0, 1) + 1;
+    const std::int64_t slots = held[static_cast<std::size_t>(b)];
+    if (slots > 0) next[b] = layer.positions[b][slots - 1].narrow(0, 0, 1) + 1;
   }
   return next;
 }
@@ -171,8 +192,9 @@ at::Tensor KvCache::asking_positions(const Layer& layer, const at::Tensor& arriv
   // Queries past a row's count have no token and no meaning; at the row's newest position they cannot be refused for
   // it.
   at::Tensor positions = arriving.clone();
+  const std::vector<std::int64_t> held = layer.held();
   for (std::int64_t b = 0; b < options_.batch; ++b) {
-    const std::int64_t count = counts[static_cast<std::size_t>(b)], length = layer.lengths[static_cast<std::size_t>(b)];
+    const std::int64_t count = counts[static_cast<std::size_t>(b)], length = held[static_cast<std::size_t>(b)];
     const at::Tensor further = positions.select(0, b).narrow(0, count, tokens - count);
     if (count > 0)
       further.copy_(positions.select(0, b).narrow(0, count - 1, 1).expand_as(further));
@@ -187,8 +209,9 @@ at::Tensor KvCache::asking_positions(const Layer& layer, const at::Tensor& arriv
 void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents) {
   const std::int64_t have = layer.keys.defined() ? layer.keys.size(2) : 0;
   if (slots > have) {
-    // Doubling keeps the cost of growing linear; never past the capacity.
-    const std::int64_t wanted = std::min(options_.capacity, std::max({slots, 2 * have, std::int64_t{16}}));
+    // Doubling keeps the cost of growing linear; never past the capacity, or what a window's layer comes to hold.
+    const std::int64_t most = layer.window > 0 ? room(layer) : options_.capacity;
+    const std::int64_t wanted = std::max(slots, std::min(most, std::max(2 * have, std::int64_t{16})));
     const Dimensions& dimensions = encoding_->dimensions();
     const at::TensorOptions stored = at::TensorOptions(options_.dtype).device(options_.device);
     const std::int64_t batch = options_.batch, heads = dimensions.kv_heads;
@@ -202,6 +225,37 @@ void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool 
   if (documents && !layer.documents.defined())
     layer.documents =
         at::zeros({options_.batch, layer.keys.size(2)}, at::TensorOptions(at::kLong).device(options_.device));
+}
+
+void KvCache::forget(Layer& layer, std::int64_t arriving) {
+  if (layer.window == 0 || !layer.keys.defined()) return;
+  std::vector<std::int64_t> held = layer.held();
+  const std::int64_t longest = *std::max_element(held.begin(), held.end());
+  if (longest + arriving <= room(layer)) return;
+  std::vector<std::int64_t> drop(held.size());
+  std::int64_t stays = 0;
+  for (std::size_t b = 0; b < held.size(); ++b) {
+    drop[b] = std::max<std::int64_t>(0, held[b] - needed(layer));
+    held[b] -= drop[b];
+    stays = std::max(stays, held[b]);
+  }
+  const std::int64_t slots = std::max(stays + arriving, std::min(room(layer), layer.keys.size(2)));
+  const auto moved = [&](at::Tensor& storage, std::int64_t axis) {
+    if (!storage.defined()) return;
+    std::vector<std::int64_t> shape = storage.sizes().vec();
+    shape[static_cast<std::size_t>(axis)] = slots;
+    const at::Tensor fresh = at::zeros(shape, storage.options());
+    for (std::size_t b = 0; b < held.size(); ++b) {
+      const std::int64_t row = static_cast<std::int64_t>(b);
+      fresh.select(0, row)
+          .narrow(axis - 1, 0, held[b])
+          .copy_(storage.select(0, row).narrow(axis - 1, drop[b], held[b]));
+    }
+    storage = fresh;
+  };
+  moved(layer.keys, 2), moved(layer.values, 2), moved(layer.positions, 1), moved(layer.documents, 1);
+  for (auto& [name, tensor] : layer.kept) moved(tensor, 2);
+  for (std::size_t b = 0; b < held.size(); ++b) layer.forgotten[b] += drop[b];
 }
 
 void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& counts) {
@@ -232,18 +286,20 @@ void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
   // Nothing has changed so far: what follows cannot fail for the caller's reasons.
   if (is_empty(layer)) layer.documents = at::Tensor();  // an emptied cache may go on without documents
+  forget(layer, *std::max_element(counts.begin(), counts.end()));
+  const std::vector<std::int64_t> held = layer.held();
   std::int64_t longest = 0;
-  for (std::size_t b = 0; b < counts.size(); ++b) longest = std::max(longest, layer.lengths[b] + counts[b]);
+  for (std::size_t b = 0; b < counts.size(); ++b) longest = std::max(longest, held[b] + counts[b]);
   if (longest == 0) return;
   reserve(layer, longest, arriving.positions.size(2), arriving.documents.defined());
-  place(layer.keys, keys.detach(), 2, layer.lengths, counts);
-  place(layer.values, question.v.detach(), 2, layer.lengths, counts);
-  place(layer.positions, arriving.positions, 1, layer.lengths, counts);
-  if (arriving.documents.defined()) place(layer.documents, arriving.documents, 1, layer.lengths, counts);
+  place(layer.keys, keys.detach(), 2, held, counts);
+  place(layer.values, question.v.detach(), 2, held, counts);
+  place(layer.positions, arriving.positions, 1, held, counts);
+  if (arriving.documents.defined()) place(layer.documents, arriving.documents, 1, held, counts);
   for (const auto& [name, tensor] : kept) {
     at::Tensor& storage = layer.kept[name];
     if (!storage.defined()) storage = grown({}, tensor.sizes().vec(), 2, layer.keys.size(2), tensor.options());
-    place(storage, tensor.detach(), 2, layer.lengths, counts);
+    place(storage, tensor.detach(), 2, held, counts);
   }
   for (auto& [name, tensor] : state) tensor = tensor.detach();
   layer.state = std::move(state);
@@ -253,10 +309,11 @@ void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const {
   const Encoding& encoding = of_layer(index);
   const Layer& layer = layers_[static_cast<std::size_t>(index)];
-  const std::int64_t longest = *std::max_element(layer.lengths.begin(), layer.lengths.end());
+  const std::vector<std::int64_t> held = layer.held();
+  const std::int64_t longest = *std::max_element(held.begin(), held.end());
   const Dimensions& dimensions = encoding.dimensions();
   CacheView view;
-  view.lengths = as_tensor(layer.lengths, options_.device);
+  view.lengths = as_tensor(held, options_.device);
   if (longest == 0) {
     const at::TensorOptions stored = at::TensorOptions(options_.dtype).device(options_.device);
     view.keys = at::zeros({options_.batch, dimensions.kv_heads, 0, dimensions.head_dim}, stored);
@@ -312,6 +369,11 @@ Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const 
   complete.layers = options_.layers;
   check_call(encoding, complete, options_.batch, q.size(2));
   const CacheView held = view(options.layer, options);
+  const Layer& layer = layers_[static_cast<std::size_t>(options.layer)];
+  if (layer.window > 0 && (!options.window || *options.window > layer.window))
+    throw Error(str("cache: layer ", options.layer, " was made for a window of ", layer.window,
+                    " and holds no more; found ",
+                    options.window ? str("a window of ", *options.window) : std::string("no window")));
   complete.positions = held.positions;
   complete.documents = held.documents;
   if (!held.documents.defined())
@@ -319,7 +381,7 @@ Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const 
   else if (!complete.query_documents.defined())
     throw Error("cache: read() needs query_documents, the cache holds documents");
   // Rows of one length need no lengths: the call stays as plain as one without a cache.
-  const std::vector<std::int64_t>& row_lengths = lengths(options.layer);
+  const std::vector<std::int64_t> row_lengths = layer.held();
   const bool alike = std::equal(row_lengths.begin() + 1, row_lengths.end(), row_lengths.begin());
   complete.key_lengths = alike ? at::Tensor() : held.lengths;
   const Sides sides = resolve_sides(q, held.keys, complete, encoding.traits());
@@ -346,9 +408,12 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
   reading.query_documents = options.documents;
   arrive(q, k, v, options, given_counts);
   const std::vector<std::int64_t>& after = layer.lengths;
-  const bool alike = std::equal(before.begin() + 1, before.end(), before.begin()) &&
-                     std::equal(after.begin() + 1, after.end(), after.begin()) && after[0] - before[0] == k.size(2);
-  reading.query_offsets = alike ? at::Tensor() : as_tensor(before, options_.device);
+  std::vector<std::int64_t> first = before;  // slot of each row's first query
+  for (std::size_t b = 0; b < first.size(); ++b) first[b] -= layer.forgotten[b];
+  const std::vector<std::int64_t> held = layer.held();
+  const bool alike = std::equal(held.begin() + 1, held.end(), held.begin()) &&
+                     std::equal(first.begin() + 1, first.end(), first.begin()) && after[0] - before[0] == k.size(2);
+  reading.query_offsets = alike ? at::Tensor() : as_tensor(first, options_.device);
   try {
     return read(q, reading);
   } catch (...) {
@@ -370,6 +435,15 @@ void KvCache::truncate(const std::vector<std::int64_t>& lengths) {
     for (std::size_t b = 0; b < lengths.size(); ++b)
       if (lengths[b] < 0 || lengths[b] > layer.lengths[b])
         throw Error(str("cache: row ", b, " holds ", layer.lengths[b], " tokens and cannot keep ", lengths[b]));
+  for (std::size_t n = 0; n < layers_.size(); ++n)
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      const Layer& layer = layers_[n];
+      const std::int64_t seen = std::min(layer.window - 1, lengths[b]);  // earlier tokens that the next one sees
+      if (lengths[b] > 0 && layer.forgotten[b] > 0 && lengths[b] - layer.forgotten[b] < seen)
+        throw Refusal(str("cache: layer ", n, " has a window of ", layer.window, " and has forgotten the first ",
+                          layer.forgotten[b], " tokens of row ", b, "; it cannot go back from ", layer.lengths[b],
+                          " to ", lengths[b], "; start a new cache"));
+    }
   // All layers' states first: one that refuses must leave the others as they are.
   std::vector<NamedTensors> states;
   for (std::size_t n = 0; n < layers_.size(); ++n)
@@ -381,6 +455,8 @@ void KvCache::truncate(const std::vector<std::int64_t>& lengths) {
                           " cannot go back from ", layer.lengths[b], " to ", lengths[b], "; start a new cache"));
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     layers_[n].lengths = lengths;
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      if (lengths[b] == 0) layers_[n].forgotten[b] = 0;
     layers_[n].state = std::move(states[n]);
     layers_[n].recent.truncate(lengths);
   }
@@ -413,11 +489,13 @@ NamedTensors KvCache::newest(std::int64_t layer) const {
 
 NamedTensors KvCache::rewound(const Layer& layer, std::int64_t index, const std::vector<std::int64_t>& lengths) const {
   if (layer.state.empty() || lengths == layer.lengths) return layer.state;
-  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::vector<std::int64_t> slots = lengths;
+  for (std::size_t b = 0; b < slots.size(); ++b) slots[b] = lengths[b] == 0 ? 0 : lengths[b] - layer.forgotten[b];
+  const std::int64_t longest = *std::max_element(slots.begin(), slots.end());
   Side tokens;
   tokens.positions = layer.positions.narrow(1, 0, longest);
   if (layer.documents.defined()) tokens.documents = layer.documents.narrow(1, 0, longest);
-  tokens.lengths = as_tensor(lengths, options_.device);
+  tokens.lengths = as_tensor(slots, options_.device);
   NamedTensors kept;
   for (const auto& [name, tensor] : layer.kept) kept.emplace(name, tensor.narrow(2, 0, longest));
   NamedTensors state = of_layer(index).rewind(tokens, kept);

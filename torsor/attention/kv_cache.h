@@ -2,11 +2,13 @@
 //
 // Tokens of a row lie in slots 0, 1, 2 ... in the order of arrival; each row has its own length, so a batch may hold
 // prompts of different lengths. Positions and documents are data kept beside the keys. Slots past a row's length hold
-// nothing and are never read, whatever is in them.
+// nothing and are never read, whatever is in them. A layer whose tokens see a window of keys may forget what no window
+// reaches any more: its slots then begin with the oldest token that it still holds.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -19,6 +21,11 @@ namespace torsor {
 
 struct CacheOptions {
   std::int64_t capacity = 0;  ///< most tokens a row; storage grows up to it as tokens arrive
+  /// The window of each layer's calls, one a layer or one for all; 0 or empty = tokens see all keys. A layer with a
+  /// window holds its newest window - 1 + `rollback` tokens and a few more, however many arrive; `capacity` does not
+  /// bound it. That is exact under every encoding: an answer reads no key that the query does not see.
+  std::vector<std::int64_t> window;
+  std::int64_t rollback = RecentTokens::kLength;  ///< tokens by which a row can always go back, in layers with a window
   std::int64_t batch = 1;
   std::int64_t layers = 1;
   std::int64_t value_dim = 0;         ///< Dv; 0 = head_dim
@@ -26,25 +33,28 @@ struct CacheOptions {
   at::Device device = at::kCPU;
 };
 
-/// What attention reads: all tokens of a layer, (B, Hk, n, D) and so on with n the longest row.
+/// What attention reads: all tokens that a layer holds, (B, Hk, n, D) and so on with n the longest row.
 struct CacheView {
   at::Tensor keys;  ///< moved, ready for the product
   at::Tensor values;
   at::Tensor positions;  ///< (B, n, axes) float64
   at::Tensor documents;  ///< (B, n) int64 or undefined
-  at::Tensor lengths;    ///< (B) int64
+  at::Tensor lengths;    ///< (B) int64, tokens held
   NamedTensors kept;     ///< (B, heads, n, ...)
 };
 
 class KvCache {
  public:
-  /// The encoding is shared with the cache. Throws UsageError when a size is not positive.
+  /// The encoding is shared with the cache. Throws UsageError when a size is not positive or `window` is of another
+  /// length.
   KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& options);
   /// For an encoding that outlives the cache.
   KvCache(const Encoding& encoding, const CacheOptions& options);
 
-  /// Tokens in each row, of layer 0 unless said.
+  /// Tokens that each row has had, forgotten ones included, of layer 0 unless said.
   const std::vector<std::int64_t>& lengths(std::int64_t layer = 0) const;
+  /// Tokens of each row that a layer still holds: the newest ones.
+  std::vector<std::int64_t> held(std::int64_t layer = 0) const;
   std::int64_t capacity() const { return options_.capacity; }
   /// Bytes held.
   std::int64_t bytes() const;
@@ -87,7 +97,10 @@ class KvCache {
 
  private:
   struct Layer {
-    std::vector<std::int64_t> lengths;
+    std::int64_t window = 0;              ///< 0 = none
+    std::vector<std::int64_t> lengths;    ///< tokens that a row has had
+    std::vector<std::int64_t> forgotten;  ///< of these, the oldest ones that are no longer held
+    std::vector<std::int64_t> held() const;
     at::Tensor keys, values, positions, documents;  ///< (B, Hk, slots, ...), (B, slots, axes), (B, slots)
     NamedTensors kept;
     NamedTensors state;
@@ -109,6 +122,11 @@ class KvCache {
   at::Tensor asking_positions(const Layer& layer, const at::Tensor& arriving,
                               const std::vector<std::int64_t>& counts) const;
   void reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents);
+  /// Makes room for `arriving` tokens in a layer with a window, by forgetting what no window reaches any more.
+  void forget(Layer& layer, std::int64_t arriving);
+  /// Tokens of a row with a window that must stay, and the slots that it gets: the eighth more makes forgetting rare.
+  std::int64_t needed(const Layer& layer) const { return layer.window - 1 + options_.rollback; }
+  std::int64_t room(const Layer& layer) const { return needed(layer) + std::max<std::int64_t>(16, needed(layer) / 8); }
 
   std::shared_ptr<const Encoding> encoding_;
   CacheOptions options_;

@@ -253,6 +253,8 @@ int run_tune(TuneArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("tune needs --out, the folder of the adapter");
   dtype_named(arguments.plan.run.dtype);
   check_evaluation(arguments.evaluation);
+  if (arguments.compare.empty() && arguments.evaluation.lengths.empty() && arguments.given("--eval-spans"))
+    throw UsageError("--eval-spans belongs to --eval-lengths, which is missing");
   if (arguments.compare.empty() && !arguments.seeds.empty())
     throw UsageError("--seeds belongs to --compare; one tuning takes --seed");
   return arguments.compare.empty() ? run_one(arguments, common) : run_comparison(arguments, common);

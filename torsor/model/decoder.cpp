@@ -246,6 +246,7 @@ KvCache Decoder::make_cache(std::int64_t batch, std::int64_t capacity, at::Scala
   options.batch = batch;
   options.layers = config_.layers;
   options.dtype = dtype;
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) options.window.push_back(config_.window_of(layer));
   return KvCache(encoding_, options);
 }
 

@@ -105,8 +105,17 @@ int decimals_for_spread(double sd, int limit) {
   return std::min(decimals, limit);
 }
 
+namespace {
+
+/// Whether there is a spread to show. Below a billionth of the mean it is rounding: the same figure several times.
+bool spreads(double mean, const std::optional<double>& sd) {
+  return sd && std::isfinite(mean) && std::isfinite(*sd) && *sd > 1e-9 * std::abs(mean);
+}
+
+}  // namespace
+
 std::string format_mean(double mean, const std::optional<double>& sd) {
-  if (!sd || !(*sd > 0) || !std::isfinite(*sd) || !std::isfinite(mean)) return format_significant(mean, 3);
+  if (!spreads(mean, sd)) return format_significant(mean, 3);
   if (std::abs(mean) >= 1e6) return format_significant(mean, 3);
   return format_decimals(mean, decimals_for_spread(*sd));
 }
@@ -118,7 +127,7 @@ std::string format_mean_short(double mean, const std::optional<double>& sd) {
 
 std::string format_mean_sd(double mean, const std::optional<double>& sd) {
   std::string text = format_mean(mean, sd);
-  if (!sd || !(*sd > 0) || !std::isfinite(*sd) || !std::isfinite(mean)) return text;
+  if (!spreads(mean, sd)) return text;
   if (std::abs(mean) >= 1e6) return text + kPlusMinus + format_significant(*sd, 2);
   return text + kPlusMinus + format_decimals(*sd, decimals_for_spread(*sd));
 }
