@@ -91,7 +91,10 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
   if (udpipe && arguments.training.resume) throw UsageError("UDPipe's training cannot be resumed");
   if (udpipe && !common.force && std::filesystem::exists(common.out))
     throw Error(str("'", common.out, "' exists; replace it with --force"));
-  if (!udpipe) check_folder(common.out, arguments.training.resume, common);
+  if (!udpipe) {
+    check_native_training(arguments.training);
+    check_folder(common.out, arguments.training.resume, common);
+  }
   const std::vector<Sentence> sentences = read_treebank(arguments.treebank);
   std::vector<Sentence> development;
   if (!arguments.development.empty()) development = read_treebank({arguments.development});

@@ -37,6 +37,8 @@ Sentence sentence_of(std::string_view text, const std::vector<TextStep>& steps, 
     }
     const bool inside = !sentence.multiwords.empty() && sentence.multiwords.back().last > static_cast<int>(i - first);
     sentence.words.push_back({.form = steps[i].form,
+                              .upos = steps[i].step.upos,
+                              .xpos = steps[i].step.xpos,
                               .head = heads[i - first],
                               .deprel = relations[i - first],
                               .misc = glued && !inside ? "SpaceAfter=No" : "_"});

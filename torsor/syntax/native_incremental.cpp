@@ -254,16 +254,11 @@ WordStep IncrementalNetwork::read(State& state, const std::string& form) const {
       step.arcs.push_back(std::move(*arc));
   }
   step.tag = transitions.tag();
+  step.upos = vocabulary_->upos()[upos_(x).argmax().item<std::int64_t>()];
+  step.xpos = vocabulary_->xpos()[xpos_(x).argmax().item<std::int64_t>()];
   const at::Tensor end = end_(x).contiguous();
   step.sentence_end = end.const_data_ptr<float>()[1] > end.const_data_ptr<float>()[0];
   return step;
-}
-
-std::pair<std::string, std::string> IncrementalNetwork::tags(const State& state) const {
-  const at::NoGradGuard no_grad;
-  const at::Tensor x = state.layers.back()[0];
-  return {vocabulary_->upos()[upos_(x).argmax().item<std::int64_t>()],
-          vocabulary_->xpos()[xpos_(x).argmax().item<std::int64_t>()]};
 }
 
 void IncrementalNetwork::parse_batch(const std::vector<std::vector<std::string>>& sentences,

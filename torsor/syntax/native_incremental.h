@@ -75,9 +75,6 @@ class IncrementalNetwork {
   State start() const;
   /// Reads the next word: which arcs it brings, its tag, and whether it ends the sentence. No gradients.
   WordStep read(State& state, const std::string& form) const;
-  /// UPOS and XPOS of the word read last, from what was read so far.
-  std::pair<std::string, std::string> tags(const State& state) const;
-
   /// Trees of sentences whose ends are given; what is pending at an end is repaired (repair.h). Many at a time, and so
   /// quicker than read(), with sums in another order: a close decision may fall the other way.
   std::vector<TaggedTree> parse(const std::vector<std::vector<std::string>>& sentences) const;

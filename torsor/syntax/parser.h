@@ -47,9 +47,10 @@ struct WordArc {
 
 /// What became known when a word was read. Nothing of it is ever taken back.
 struct WordStep {
-  std::vector<WordArc> arcs;  ///< in the order of their making; the later end is the word just read
-  bool sentence_end = false;  ///< the next word begins a sentence and has number 1
-  CausalTag tag = {};         ///< 0 0 where the parser tells arcs alone
+  std::vector<WordArc> arcs;           ///< in the order of their making; the later end is the word just read
+  bool sentence_end = false;           ///< the next word begins a sentence and has number 1
+  CausalTag tag = {};                  ///< 0 0 where the parser tells arcs alone
+  std::string upos = "_", xpos = "_";  ///< of the word, from what was read so far
 
   bool operator==(const WordStep&) const = default;
 };
