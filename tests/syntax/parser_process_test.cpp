@@ -2,13 +2,11 @@
 #include "torsor/syntax/parser_process.h"
 
 #include <gtest/gtest.h>
-
-#include <thread>
-
 #include <signal.h>
-#include <chrono>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "tests/base/test_folder.h"
 #include "torsor/base/error.h"

@@ -4,8 +4,8 @@
 namespace torsor {
 
 void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
-  CLI::App* syntax =
-      app.add_subcommand("syntax", "treebanks and parsers: check, tags, score, corpus, suites, train, parse, gate, advise");
+  CLI::App* syntax = app.add_subcommand(
+      "syntax", "treebanks and parsers: check, tags, score, corpus, suites, train, parse, gate, advise");
   syntax->footer("Example: torsor syntax check treebank.conllu");
   syntax->require_subcommand(1);
   add_syntax_check(*syntax, common, chosen);
