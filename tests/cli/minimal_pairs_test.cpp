@@ -118,7 +118,11 @@ TEST(CliMinimalPairs, Refusals) {
   };
   expect_refusal(compare({"--task", "lm", "--suites", broken}), 2, {"--suites", "--task syntax"});
   expect_refusal(compare({"--task", "syntax", "--suites", broken, "--suite-items", "3"}), 2, {"--suite-items"});
-  expect_refusal(compare({"--task", "syntax", "--suites", broken}), 1, {"broken.json", "region_meta"});
+  // A short text: nothing is generated before the suites are read.
+  const std::string text = folder.put("text.txt", tiny_text(3000));
+  expect_refusal(
+      compare({"--task", "syntax", "--suites", broken, "--text", text, "--length", "16", "--eval-lengths", "16"}), 1,
+      {"broken.json", "region_meta"});
   expect_refusal(compare({"--task", "syntax", "--separator", "\\x"}), 2, {"--separator"});
   expect_refusal(compare({"--task", "syntax", "--tokens", "x.bin"}), 2, {"--tokens"});
   expect_refusal(compare({"--task", "syntax", "--encodings", "sipe(alibi)"}), 2, {"sipe(alibi)", "no parses"});
