@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <numbers>
+#include <set>
+#include <utility>
 
 #include "tests/base/test_folder.h"
 #include "tests/lab/tiny_lab.h"
@@ -204,7 +206,7 @@ TEST_F(LabSyntax, TheFeedIsAskedAndItsInputsArrive) {
   const Corpus corpus = text_corpus(some, "text");
   const EvaluationPlan plan = evaluation_windows(corpus, {16}, 4);
   feed.asked.clear();
-  const LmEvaluation fed = evaluate_lm(model, corpus, plan, 16, at::kFloat, {}, {&feed, {}});
+  const LmEvaluation fed = evaluate_lm(model, corpus, plan, 16, at::kFloat, {}, &feed);
   ASSERT_EQ(feed.asked.size(), 4U);
   for (const FeedRow& row : feed.asked) {
     ASSERT_TRUE(row.place);
@@ -221,10 +223,10 @@ TEST_F(LabSyntax, TheFeedIsAskedAndItsInputsArrive) {
       return named;
     }
   } none;
-  EXPECT_GT(std::abs(evaluate_lm(model, corpus, plan, 16, at::kFloat, {}, {&none, {}}).loss - fed.loss), 1e-5);
+  EXPECT_GT(std::abs(evaluate_lm(model, corpus, plan, 16, at::kFloat, {}, &none).loss - fed.loss), 1e-5);
   // An encoding that reads nothing asks nobody.
   feed.asked.clear();
-  evaluate_lm(lively("rope"), corpus, plan, 16, at::kFloat, {}, {&feed, {}});
+  evaluate_lm(lively("rope"), corpus, plan, 16, at::kFloat, {}, &feed);
   EXPECT_TRUE(feed.asked.empty());
   EXPECT_TRUE(contains(message_of<UsageError>([&] { evaluate_lm(model, corpus, plan, 16, at::kFloat); }),
                        "no parses were given"));
@@ -232,12 +234,12 @@ TEST_F(LabSyntax, TheFeedIsAskedAndItsInputsArrive) {
 
 TEST_F(LabSyntax, WhatLeaksIsNoPerplexity) {
   at::NoGradGuard no_grad;
-  const Decoder oracle = lively("sipe(t5, coupling=tag_align, mode=oracle)");
+  ModelConfig headless = tiny_config("sipe(t5, coupling=tag_align, mode=oracle)");
+  headless.tag_heads = false;
   const FakeFeed feed;
   const Corpus corpus = text_corpus(tiny_text(600), "text");
   const EvaluationPlan plan = evaluation_windows(corpus, {16}, 4);
-  Tags tags{&feed, {}};
-  const LmEvaluation alone = evaluate_lm(oracle, corpus, plan, 16, at::kFloat, {}, tags);
+  const LmEvaluation alone = evaluate_lm(Decoder(headless, 3), corpus, plan, 16, at::kFloat, {}, &feed);
   EXPECT_TRUE(alone.leaks);
   const Json json = evaluation_to_json(alone, true);
   EXPECT_TRUE(json.at("perplexity").is_null());
@@ -248,20 +250,91 @@ TEST_F(LabSyntax, WhatLeaksIsNoPerplexity) {
   EXPECT_TRUE(json.at("joint_ppl").is_null());
   EXPECT_TRUE(json.at("windows").empty());
   EXPECT_TRUE(contains(json.at("reason"), "no perplexity"));
-  // The joint bound pays for the tags.
-  tags.losses = [](const Decoder&, const at::Tensor& windows, const NamedTensors& named) {
-    EXPECT_EQ(named.at(kSyntaxTags).size(1), windows.size(1) - 1);
-    return at::full({windows.size(0), windows.size(1) - 1}, 0.5);
-  };
-  const LmEvaluation joint = evaluate_lm(oracle, corpus, plan, 16, at::kFloat, {}, tags);
-  ASSERT_TRUE(joint.joint);
-  EXPECT_NEAR(*joint.joint, alone.loss + 0.5, 1e-9);
-  EXPECT_NEAR(evaluation_to_json(joint, true).at("joint_ppl").get<double>(), std::exp(alone.loss + 0.5), 1e-9);
+}
 
-  SlidingOptions sliding{16, 4, at::kFloat, tags, {}};
-  const Json figures = perplexity_to_json(sliding_perplexity(oracle, corpus, sliding));
+TEST_F(LabSyntax, TheJointBoundPaysForEveryTag) {
+  at::NoGradGuard no_grad;
+  const Decoder oracle = lively("sipe(t5, coupling=tag_align, mode=oracle)");
+  const FakeFeed feed;
+  Corpus corpus = text_corpus(tiny_text(600), "text");
+  corpus.documents.push_back(text_corpus(tiny_text(40, 2), "other").documents[0]);
+  const EvaluationPlan plan = evaluation_windows(corpus, {8, 16}, 3);
+  for (const std::int64_t length : {8, 16}) {
+    const LmEvaluation joint = evaluate_lm(oracle, corpus, plan, length, at::kFloat, {}, &feed);
+    ASSERT_TRUE(joint.joint);
+    // Tokens and tags of every target, one window after the other; first tokens that are nobody's targets are paid for
+    // too.
+    double sum = 0;
+    std::set<std::pair<std::size_t, std::size_t>> first, targets;
+    for (const Window& window : plan.windows(static_cast<std::size_t>(length))) {
+      const Batch batch = gather(corpus, std::vector<Window>{window}, static_cast<std::size_t>(length));
+      const at::Tensor tokens = at::tensor(batch.tokens, at::kLong).view({1, length + 1});
+      const NamedTensors named = feed_windows(&feed, oracle.encoding(), corpus, batch, true);
+      EXPECT_EQ(named.at(kSyntaxTags).size(1), length + 1);
+      EXPECT_EQ(named.at(kSyntaxTags)[0][length][0].item<std::int64_t>(),
+                1 + tokens[0][length].item<std::int64_t>() % 2);
+      const Decoder::JointLosses losses = oracle.joint_losses(tokens, named);
+      sum += (losses.tokens + losses.tags).sum().item<double>();
+      first.insert({window.document, window.begin});
+      for (std::size_t t = 1; t <= static_cast<std::size_t>(length); ++t)
+        targets.insert({window.document, window.begin + t});
+    }
+    EXPECT_EQ(targets.size(), plan.target_count());
+    std::size_t unpaid = 0;
+    for (const auto& place : first) unpaid += targets.count(place) == 0 ? 1 : 0;
+    EXPECT_GE(unpaid, 1U);
+    EXPECT_NEAR(*joint.joint * static_cast<double>(targets.size()), sum + static_cast<double>(unpaid) * std::log(18),
+                1e-3);
+    EXPECT_GT(*joint.joint, joint.loss);
+    const Json json = evaluation_to_json(joint, true);
+    EXPECT_NEAR(json.at("joint_ppl").get<double>(), std::exp(*joint.joint), 1e-9);
+    EXPECT_TRUE(contains(json.at("reason"), "joint_ppl"));
+  }
+  // Sliding over both documents: every target once, and two first tokens.
+  const TextPerplexity whole = sliding_perplexity(oracle, corpus, {16, 16, at::kFloat, &feed, {}});
+  const TextPerplexity fine = sliding_perplexity(oracle, corpus, {16, 4, at::kFloat, &feed, {}});
+  ASSERT_TRUE(whole.joint_nats && fine.joint_nats);
+  EXPECT_EQ(whole.tokens, fine.tokens);
+  EXPECT_GT(std::abs(*whole.joint_nats - *fine.joint_nats), 1e-3);
+  const Json figures = perplexity_to_json(fine);
   EXPECT_FALSE(figures.contains("token_ppl"));
-  EXPECT_NEAR(figures.at("joint_ppl").get<double>() / figures.at("cond_ppl").get<double>(), std::exp(0.5), 1e-9);
+  EXPECT_NEAR(figures.at("joint_ppl").get<double>(), std::exp(*fine.joint_nats / static_cast<double>(fine.tokens)),
+              1e-9);
+  // With heads that know nothing every tag costs what all of them equally likely do.
+  const Decoder blind = edited_model(tiny_config("sipe(t5, coupling=tag_align, mode=oracle)"), 3,
+                                     [](const std::string& name, at::Tensor& tensor) {
+                                       if (TagHeads::owns(name)) tensor.zero_();
+                                     });
+  const TextPerplexity even = sliding_perplexity(blind, corpus, {16, 4, at::kFloat, &feed, {}});
+  EXPECT_NEAR(*even.joint_nats - even.nats, static_cast<double>(even.tokens + 2) * std::log(18), 1e-2);
+}
+
+TEST_F(LabSyntax, TagsAreLearnedBesideTokensAndToldApart) {
+  const auto shared = std::make_shared<FakeFeed>();
+  RunPlan plan = testing::tiny_plan();
+  plan.encoding = "sipe(t5, coupling=tag_align, mode=oracle)";
+  plan.length = 16;
+  plan.batch = 2;
+  const Corpus corpus = text_corpus(tiny_text(600), "text");
+  const auto gradients = [&](double weight) {
+    plan.tag_loss = weight;
+    Decoder model = make_model(plan, 256);
+    model.require_gradients();
+    const at::Tensor loss = text_training(plan, corpus, "", shared).loss(model, 0);
+    loss.backward();
+    std::pair<double, double> found{loss.item<double>(), 0};
+    for (const ModelParameter& parameter : model.parameters())
+      if (parameter.name == "head.tau.weight") found.second = parameter.tensor.grad().abs().sum().item<double>();
+    return found;
+  };
+  const auto [loss, pull] = gradients(1);
+  const auto [same, none] = gradients(0);
+  const auto [again, half] = gradients(0.5);
+  EXPECT_EQ(loss, same);  // what is told is the tokens' loss
+  EXPECT_EQ(loss, again);
+  EXPECT_GT(pull, 0);
+  EXPECT_EQ(none, 0);
+  EXPECT_NEAR(half, pull / 2, 1e-6 * pull);
 }
 
 TEST_F(LabSyntax, SlidingWindowsScoreEveryTargetOnce) {
@@ -276,14 +349,14 @@ TEST_F(LabSyntax, SlidingWindowsScoreEveryTargetOnce) {
     Corpus other = text_corpus(tiny_text(size, size), "b");
     corpus.documents.push_back(other.documents[0]);
   }
-  const TextPerplexity whole = sliding_perplexity(model, corpus, {400, 400, at::kFloat, {}, {}});
+  const TextPerplexity whole = sliding_perplexity(model, corpus, {400, 400, at::kFloat, nullptr, {}});
   EXPECT_EQ(whole.tokens, 332U + 8 + 0 + 49 + 16);
   std::size_t words = 0;
   for (const std::string& text : {tiny_text(333), tiny_text(9, 9), tiny_text(50, 50), tiny_text(17, 17)})
     for (std::size_t t = 1; t < text.size(); ++t) words += text[t - 1] == ' ' && text[t] != ' ' ? 1 : 0;
   EXPECT_EQ(whole.words, words);
   for (const auto& [length, stride] : {std::pair(16, 16), std::pair(16, 5), std::pair(7, 1), std::pair(48, 31)}) {
-    const TextPerplexity one = sliding_perplexity(model, corpus, {length, stride, at::kFloat, {}, {}});
+    const TextPerplexity one = sliding_perplexity(model, corpus, {length, stride, at::kFloat, nullptr, {}});
     EXPECT_EQ(one.tokens, whole.tokens);
     EXPECT_EQ(one.words, whole.words);
     EXPECT_NEAR(one.nats, whole.nats, 1e-3) << length << " " << stride;
@@ -293,12 +366,12 @@ TEST_F(LabSyntax, SlidingWindowsScoreEveryTargetOnce) {
   EXPECT_NEAR(std::log(json.at("word_ppl").get<double>()), whole.nats / static_cast<double>(whole.words), 1e-9);
   // With attention a longer context counts.
   const Decoder attentive = lively("rope");
-  EXPECT_GT(std::abs(sliding_perplexity(attentive, corpus, {32, 32, at::kFloat, {}, {}}).nats -
-                     sliding_perplexity(attentive, corpus, {32, 4, at::kFloat, {}, {}}).nats),
+  EXPECT_GT(std::abs(sliding_perplexity(attentive, corpus, {32, 32, at::kFloat, nullptr, {}}).nats -
+                     sliding_perplexity(attentive, corpus, {32, 4, at::kFloat, nullptr, {}}).nats),
             1e-2);
-  EXPECT_THROW(sliding_perplexity(model, corpus, {16, 17, at::kFloat, {}, {}}), UsageError);
-  EXPECT_THROW(sliding_perplexity(model, corpus, {16, 0, at::kFloat, {}, {}}), UsageError);
-  EXPECT_THROW(sliding_perplexity(model, text_corpus("a", "a"), {16, 16, at::kFloat, {}, {}}), Error);
+  EXPECT_THROW(sliding_perplexity(model, corpus, {16, 17, at::kFloat, nullptr, {}}), UsageError);
+  EXPECT_THROW(sliding_perplexity(model, corpus, {16, 0, at::kFloat, nullptr, {}}), UsageError);
+  EXPECT_THROW(sliding_perplexity(model, text_corpus("a", "a"), {16, 16, at::kFloat, nullptr, {}}), Error);
 }
 
 TEST_F(LabSyntax, WordsAreCountedBesideTokens) {

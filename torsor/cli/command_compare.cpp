@@ -24,6 +24,7 @@ struct CompareArguments {
   std::int64_t steps = 0;
   std::int64_t batch = 0;
   double learning_rate = 0;
+  double tag_loss = 1;
   std::int64_t eval_spans = -1;
   std::int64_t problems = 0;
   std::string profile = "quick";
@@ -134,6 +135,7 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   if (arguments.steps > 0) plan.run.steps = arguments.steps;
   if (arguments.batch > 0) plan.run.batch = arguments.batch;
   if (arguments.learning_rate > 0) plan.run.learning_rate = arguments.learning_rate;
+  plan.run.tag_loss = arguments.tag_loss;
   if (arguments.eval_spans >= 0) plan.eval_spans = arguments.eval_spans;
   if (arguments.problems > 0) plan.problems = arguments.problems;
   plan.run.warmup_steps = std::min(plan.run.warmup_steps, plan.run.steps);
@@ -216,6 +218,7 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--steps", arguments->steps, "training steps")->check(whole_number(1));
   command->add_option("--batch", arguments->batch, "windows or problems a step")->check(whole_number(1));
   command->add_option("--learning-rate", arguments->learning_rate, "peak learning rate")->check(real_number(false));
+  add_tag_loss(command, arguments->tag_loss);
   command->add_option("--eval-spans", arguments->eval_spans, "spans of the largest length to score; 0 = all")
       ->check(whole_number(0));
   command->add_option("--problems", arguments->problems, "test problems a cell of a generated task")

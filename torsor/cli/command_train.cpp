@@ -184,7 +184,7 @@ int print_sliding(const LoadedModel& loaded, const Corpus& corpus, std::int64_t 
   options.stride = arguments.stride;
   options.dtype = dtype_named(arguments.dtype);
   options.stop = [] { return stop_requested.load(); };
-  options.tags.feed = feed;
+  options.feed = feed;
   const Json figures = perplexity_to_json(sliding_perplexity(loaded.model, corpus, options));
   if (common.json) {
     Json json = {{"checkpoint", arguments.checkpoint},
@@ -257,8 +257,9 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   if (!common.json)
     std::cout << config.encoding << " on " << plan.target_count() << (bytes ? " bytes" : " tokens") << "\n";
   for (const std::int64_t length : lengths) {
-    const LmEvaluation one = evaluate_lm(loaded.model, corpus, plan, length, dtype_named(arguments.dtype),
-                                         [] { return stop_requested.load(); }, {feed.get(), {}});
+    const LmEvaluation one = evaluate_lm(
+        loaded.model, corpus, plan, length, dtype_named(arguments.dtype), [] { return stop_requested.load(); },
+        feed.get());
     json["eval"].push_back(evaluation_to_json(one, bytes));
     if (common.json) continue;
     std::cout << std::setw(8) << length << "  ";
@@ -303,6 +304,7 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--weight-decay", arguments->plan.weight_decay, "weight decay")
       ->check(real_number(true))
       ->capture_default_str();
+  add_tag_loss(command, arguments->plan.tag_loss);
   command->add_option("--model", arguments->model,
                       "JSON file with the model's sizes; \"kind\": \"encoder\" for an encoder");
   command->add_option("--dtype", arguments->plan.dtype, "float32 or bf16")->capture_default_str();

@@ -16,6 +16,14 @@ void add_feed_options(CLI::App* command, FeedArguments& arguments) {
   command->add_option("--parse-cache", arguments.cache, "a folder in which parses are kept; left out: in the results'");
 }
 
+void add_tag_loss(CLI::App* command, double& weight) {
+  command
+      ->add_option("--tag-loss", weight,
+                   "weight of the loss of the next token's tags, where the model predicts them (\"tag_heads\")")
+      ->check(real_number(true))
+      ->capture_default_str();
+}
+
 ParseSources sources_of(const FeedArguments& arguments) {
   ParseSources sources;
   sources.parsers = arguments.parsers;

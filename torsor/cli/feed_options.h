@@ -17,6 +17,9 @@ struct FeedArguments {
 
 void add_feed_options(CLI::App* command, FeedArguments& arguments);
 
+/// How much the tags' loss weighs in training (RunPlan::tag_loss).
+void add_tag_loss(CLI::App* command, double& weight);
+
 ParseSources sources_of(const FeedArguments& arguments);
 
 /// The feed of a single run: none where nothing was given. Parses of long texts are kept in `cache` unless the options

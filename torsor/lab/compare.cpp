@@ -318,6 +318,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   plan.run.warmup_steps = run.get<std::int64_t>("warmup_steps");
   plan.run.weight_decay = run.get<double>("weight_decay");
   plan.run.dtype = run.get<std::string>("dtype");
+  plan.run.tag_loss = run.get<double>("tag_loss", plan.run.tag_loss);
   run.finish();
   if (plan.encodings.empty() || plan.seeds.empty() || plan.eval_lengths.empty())
     throw Error(source + ": config names no encodings, seeds or evaluation lengths");

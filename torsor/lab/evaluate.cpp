@@ -23,8 +23,17 @@ std::size_t words_among(const std::int64_t* bytes, std::size_t first, std::size_
   return words;
 }
 
+WindowLosses window_losses(const Decoder& model, const Corpus& corpus, const Batch& batch, const at::Tensor& windows,
+                           const SyntaxFeed* feed, at::ScalarType dtype) {
+  const bool heads = model.tag_heads().there();
+  const NamedTensors named = feed_windows(feed, model.encoding(), corpus, batch, heads);
+  if (!heads) return {model.token_losses(windows, dtype, named).to(at::kDouble), {}};
+  const Decoder::JointLosses losses = model.joint_losses(windows, named, dtype);
+  return {losses.tokens.to(at::kDouble), losses.tags.to(at::kDouble)};
+}
+
 LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const EvaluationPlan& plan, std::int64_t length,
-                         at::ScalarType dtype, const std::function<bool()>& stop, const Tags& tags) {
+                         at::ScalarType dtype, const std::function<bool()>& stop, const SyntaxFeed* feed) {
   at::NoGradGuard no_grad;
   LmEvaluation result;
   result.length = length;
@@ -40,10 +49,15 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
       const Batch batch = gather(corpus, std::span(windows).subspan(first, count), static_cast<std::size_t>(length));
       const at::Tensor tokens =
           at::tensor(batch.tokens, at::kLong).view({static_cast<std::int64_t>(count), length + 1});
-      const NamedTensors named = feed_windows(tags.feed, model.encoding(), corpus, batch);
-      const at::Tensor losses = model.token_losses(tokens, dtype, named).to(at::kDouble);
-      if (tags.losses)
-        joint += (losses + tags.losses(model, tokens, named).to(at::kDouble)).mean(1).sum().item<double>();
+      const WindowLosses both = window_losses(model, corpus, batch, tokens, feed, dtype);
+      const at::Tensor& losses = both.tokens;
+      if (both.tags.defined()) {
+        joint += (losses + both.tags).sum().item<double>();
+        for (std::size_t n = first; n < first + count; ++n)
+          if (n == 0 || windows[n].document != windows[n - 1].document ||
+              windows[n].begin != windows[n - 1].begin + static_cast<std::size_t>(length))
+            joint += model.tag_heads().first_token();
+      }
       for (std::size_t row = 0; row < batch.rows && corpus.tokenizer == "bytes"; ++row)
         result.words += words_among(batch.tokens.data() + row * (batch.length + 1), 1, batch.length);
       by_position += losses.sum(0);
@@ -58,7 +72,8 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
   }
   by_position /= static_cast<double>(windows.size());
   result.loss = by_position.mean().item<double>();
-  if (tags.losses) result.joint = joint / static_cast<double>(windows.size());
+  if (model.tag_heads().there())
+    result.joint = joint / (static_cast<double>(windows.size()) * static_cast<double>(length));
   const std::int64_t buckets = std::min(kMostBuckets, length);
   for (std::int64_t n = 0; n < buckets; ++n) {
     const std::int64_t from = n * length / buckets, to = (n + 1) * length / buckets;
@@ -84,8 +99,9 @@ Json evaluation_to_json(const LmEvaluation& evaluation, bool tokens_are_bytes) {
   if (evaluation.leaks) {
     const auto measured = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
     json["leaks"] = true;
-    json["reason"] = str("its tags tell of later words, so this is no perplexity: cond_ppl ", perplexity,
-                         evaluation.joint ? str(", joint_ppl ", std::exp(*evaluation.joint)) : "");
+    const auto shown = [](double value) { return std::round(value * 100) / 100; };  // for people
+    json["reason"] = str("its tags tell of later words, so this is no perplexity: cond_ppl ", shown(perplexity),
+                         evaluation.joint ? str(", joint_ppl ", shown(std::exp(*evaluation.joint))) : "");
     json["loss"] = json["perplexity"] = json["bits_per_byte"] = nullptr;
     json["cond_ppl"] = measured(perplexity);
     json["joint_ppl"] = evaluation.joint ? measured(std::exp(*evaluation.joint)) : Json(nullptr);

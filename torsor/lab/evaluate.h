@@ -22,7 +22,7 @@ struct LmEvaluation {
   double loss = 0;              ///< mean nats a target
   std::size_t words = 0;        ///< words that begin among the targets, by white space; 0 where tokens are no bytes
   bool leaks = false;           ///< the loss is conditional on inputs that tell of later tokens: no perplexity
-  std::optional<double> joint;  ///< mean nats a target of tokens and their tags together (Tags)
+  std::optional<double> joint;  ///< mean nats a target of tokens and their tags together, of a model with tag heads
   std::vector<double> windows;  ///< mean loss of each window
   struct Bucket {
     std::int64_t from = 0, to = 0;  ///< positions of the inputs, `to` exclusive
@@ -31,21 +31,25 @@ struct LmEvaluation {
   std::vector<Bucket> positions;
 };
 
+/// What the targets of a batch of windows cost, (B, T) float64 nats each; the tags undefined without tag heads.
+struct WindowLosses {
+  at::Tensor tokens, tags;
+};
+/// `windows` are batch.tokens as (B, T + 1).
+WindowLosses window_losses(const Decoder& model, const Corpus& corpus, const Batch& batch, const at::Tensor& windows,
+                           const SyntaxFeed* feed, at::ScalarType dtype);
+
 /// How many words begin at bytes[first] to bytes[last], `first` at least 1: visible bytes behind white space.
 std::size_t words_among(const std::int64_t* bytes, std::size_t first, std::size_t last);
 
-/// What an evaluation needs for an encoding with per-token inputs.
-struct Tags {
-  const SyntaxFeed* feed = nullptr;
-  /// The loss of the tags of each target, (B, T) nats, added to that of the tokens: for a model with heads that predict
-  /// the next word's tags this makes the joint bound of sipe.md 3.4. `windows` (B, T + 1), `named` of the first T
-  /// tokens.
-  std::function<at::Tensor(const Decoder& model, const at::Tensor& windows, const NamedTensors& named)> losses;
-};
-
-/// `stop` is asked between calls of the model; when it answers true, Interrupted is thrown.
+/// `stop` is asked between calls of the model; when it answers true, Interrupted is thrown. `feed` gives the per-token
+/// inputs of an encoding that reads some.
+///
+/// A model with tag heads (tag_heads.h) is also asked for the joint bound: tokens and tags of every target, and the
+/// tags of the first token of each stretch of text, which nothing predicts, at the price of equally likely values.
 LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const EvaluationPlan& plan, std::int64_t length,
-                         at::ScalarType dtype, const std::function<bool()>& stop = {}, const Tags& tags = {});
+                         at::ScalarType dtype, const std::function<bool()>& stop = {},
+                         const SyntaxFeed* feed = nullptr);
 
 /// The entry of results.json; bits a byte, and a perplexity of words beside that of tokens, only where a token is a
 /// byte. An evaluation that leaks has no loss and no perplexity: "cond_ppl" (of tokens), "joint_ppl" (or null) and

@@ -64,10 +64,7 @@ TextPerplexity sliding_perplexity(const Decoder& model, const Corpus& corpus, co
     const Batch batch = gather(corpus, windows, length);
     const at::Tensor tokens = at::tensor(batch.tokens, at::kLong)
                                   .view({static_cast<std::int64_t>(batch.rows), static_cast<std::int64_t>(length) + 1});
-    const NamedTensors named = feed_windows(options.tags.feed, model.encoding(), corpus, batch);
-    const at::Tensor losses = model.token_losses(tokens, options.dtype, named).to(at::kDouble);
-    at::Tensor both;
-    if (options.tags.losses) both = losses + options.tags.losses(model, tokens, named).to(at::kDouble);
+    const WindowLosses losses = window_losses(model, corpus, batch, tokens, options.feed, options.dtype);
     for (std::size_t row = 0; row < batch.rows; ++row) {
       const Piece& piece = pieces[first + row];
       const auto sum_of = [&](const at::Tensor& all) {
@@ -76,15 +73,18 @@ TextPerplexity sliding_perplexity(const Decoder& model, const Corpus& corpus, co
             .sum()
             .item<double>();
       };
-      result.nats += sum_of(losses);
-      if (both.defined()) joint += sum_of(both);
+      result.nats += sum_of(losses.tokens);
+      if (losses.tags.defined()) {
+        joint += sum_of(losses.tokens) + sum_of(losses.tags);
+        if (piece.window.begin == 0) joint += model.tag_heads().first_token();
+      }
       result.tokens += piece.scored;
       if (corpus.tokenizer == "bytes")
         result.words += words_among(batch.tokens.data() + row * (length + 1), length - piece.scored + 1, length);
     }
     first = end;
   }
-  if (options.tags.losses) result.joint_nats = joint;
+  if (model.tag_heads().there()) result.joint_nats = joint;
   return result;
 }
 

@@ -17,7 +17,7 @@ struct SlidingOptions {
   std::int64_t length = 128;  ///< tokens that the model sees at once
   std::int64_t stride = 64;   ///< tokens that a window moves on, 1 to length
   at::ScalarType dtype = at::kFloat;
-  Tags tags;
+  const SyntaxFeed* feed = nullptr;
   std::function<bool()> stop;  ///< asked between calls of the model; true = Interrupted is thrown
 };
 
@@ -28,7 +28,7 @@ struct TextPerplexity {
   std::size_t tokens = 0;
   std::size_t words = 0;  ///< that begin among the targets, by white space; 0 where tokens are no bytes
   bool leaks = false;
-  std::optional<double> joint_nats;  ///< with the tags' (Tags::losses)
+  std::optional<double> joint_nats;  ///< with the tags', of a model with tag heads (evaluate_lm)
 };
 
 /// Throws UsageError for a stride outside 1 to length, Error when no document has two tokens, Refusal where the

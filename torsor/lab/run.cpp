@@ -44,6 +44,7 @@ Json plan_to_json(const RunPlan& plan) {
   json["weight_decay"] = plan.weight_decay;
   json["seed"] = plan.seed;
   json["dtype"] = plan.dtype;
+  if (plan.tag_loss != 1) json["tag_loss"] = plan.tag_loss;
   return json;
 }
 
@@ -53,10 +54,16 @@ TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::s
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
   const BatchSampler sampler(text, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
                              plan.seed);
-  return {text.tokenizer, text.vocabulary_size, sha256, [=](const Decoder& model, std::uint64_t index) {
+  return {text.tokenizer, text.vocabulary_size, sha256,
+          [=, weight = plan.tag_loss](const Decoder& model, std::uint64_t index) {
             if (model.encoding().inputs().empty()) return model.token_losses(windows_of(sampler, index), dtype).mean();
-            const NamedTensors named = feed_windows(feed.get(), model.encoding(), text, sampler.at(index));
-            return model.token_losses(windows_of(sampler, index), dtype, named).mean();
+            const bool heads = model.tag_heads().there();
+            const NamedTensors named = feed_windows(feed.get(), model.encoding(), text, sampler.at(index), heads);
+            if (!heads) return model.token_losses(windows_of(sampler, index), dtype, named).mean();
+            const Decoder::JointLosses losses = model.joint_losses(windows_of(sampler, index), named, dtype);
+            const at::Tensor tags = losses.tags.mean() * weight;
+            // Their gradient without their value: records hold the same kind of loss for every encoding.
+            return losses.tokens.mean() + (tags - tags.detach());
           }};
 }
 

@@ -29,6 +29,7 @@ struct RunPlan {
   double weight_decay = 0.1;
   std::uint64_t seed = 0;
   std::string dtype = "float32";  ///< of the matrix products: float32 or bf16
+  double tag_loss = 1;            ///< weight of the tags' loss in the training of a model with tag heads
 };
 
 /// How it is carried out; changes nothing in the result.
@@ -59,7 +60,8 @@ struct TrainingData {
   std::function<at::Tensor(const Decoder& model, std::uint64_t index)> loss;
 };
 
-/// Windows of text, all targets alike; `feed` is for encodings with per-token inputs. Throws Error when no document
+/// Windows of text, all targets alike; a model with tag heads learns its tags beside them, yet the loss that is told is
+/// the tokens'. `feed` is for encodings with per-token inputs. Throws Error when no document
 /// holds plan.length + 1 tokens.
 TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::string& sha256,
                            std::shared_ptr<const SyntaxFeed> feed = nullptr);

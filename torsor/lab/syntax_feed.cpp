@@ -31,22 +31,24 @@ NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const s
   return inputs;
 }
 
-NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, const Corpus& corpus, const Batch& batch) {
+NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, const Corpus& corpus, const Batch& batch,
+                          bool targets) {
   if (encoding.inputs().empty()) return {};
+  const std::size_t count = batch.length + (targets ? 1 : 0);
   std::vector<FeedRow> rows;
   for (std::size_t r = 0; r < batch.rows; ++r) {
     FeedRow row;
-    row.place = FeedRow::Place{&corpus, batch.windows[r], 0, batch.length};
+    row.place = FeedRow::Place{&corpus, batch.windows[r], 0, count};
     if (corpus.tokenizer == "bytes") {
       const std::int64_t* tokens = batch.tokens.data() + r * (batch.length + 1);
-      for (std::size_t t = 0; t < batch.length; ++t) {
+      for (std::size_t t = 0; t < count; ++t) {
         row.text += static_cast<char>(tokens[t]);
         row.tokens.push_back({t, t + 1});
       }
     }
     rows.push_back(std::move(row));
   }
-  return feed_rows(feed, encoding, rows, static_cast<std::int64_t>(batch.length));
+  return feed_rows(feed, encoding, rows, static_cast<std::int64_t>(count));
 }
 
 bool leaks(const Encoding& encoding) { return encoding.traits().leaks; }

@@ -66,8 +66,10 @@ using SyntaxFeedFactory = std::function<std::shared_ptr<const SyntaxFeed>(const 
 NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const std::vector<FeedRow>& rows,
                        std::int64_t tokens);
 
-/// The same for the first `batch.length` tokens of each row of a batch of windows of `corpus`.
-NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, const Corpus& corpus, const Batch& batch);
+/// The same for the first `batch.length` tokens of each row of a batch of windows of `corpus`; with `targets` for one
+/// more, the last that is only a target.
+NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, const Corpus& corpus, const Batch& batch,
+                          bool targets = false);
 
 /// Whether an encoding's inputs tell of later tokens, so that what it assigns to a text is no probability (sipe.md 3).
 bool leaks(const Encoding& encoding);

@@ -38,7 +38,7 @@ class TextWorkload : public Workload {
 
   Json evaluate(const Decoder& model, std::int64_t length, at::ScalarType dtype,
                 const std::function<bool()>& stop) const override {
-    return evaluation_to_json(evaluate_lm(model, data_.valid, evaluation_, length, dtype, stop, {feed_.get(), {}}),
+    return evaluation_to_json(evaluate_lm(model, data_.valid, evaluation_, length, dtype, stop, feed_.get()),
                               data_.valid.tokenizer == "bytes");
   }
 

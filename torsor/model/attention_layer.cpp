@@ -9,6 +9,10 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType
   return at::linear(x.to(dtype), weight.to(dtype));
 }
 
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType dtype) {
+  return at::linear(x.to(dtype), weight.to(dtype), bias.to(dtype)).to(x.scalar_type());
+}
+
 AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeights& weights, const Encoding& encoding,
                                 std::int64_t layer, const at::Tensor& x, const AttendOptions& given,
                                 const at::Tensor& counts, KvCache* cache, at::ScalarType dtype) {

@@ -35,5 +35,7 @@ AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeight
 
 /// A matrix product in `dtype`, from and to whatever the caller holds.
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype);
+/// The same with a constant added, given back in the type of `x`.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType dtype);
 
 }  // namespace torsor

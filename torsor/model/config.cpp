@@ -90,6 +90,7 @@ ModelConfig model_from_json(const Json& json, const std::string& source) {
   }
   config.kv_shift = object.get<bool>("kv_shift", false);
   config.decay_positions = object.get<bool>("decay_positions", false);
+  if (object.has("tag_heads")) config.tag_heads = object.get<bool>("tag_heads");
   const auto precision = object.get<std::string>("precision", "exact");
   if (precision == "hf")
     config.precision = Precision::HuggingFace;
@@ -118,6 +119,7 @@ Json model_to_json(const ModelConfig& config) {
                                                : Json(config.window);
   json["kv_shift"] = config.kv_shift;
   json["decay_positions"] = config.decay_positions;
+  if (config.tag_heads) json["tag_heads"] = *config.tag_heads;
   json["precision"] = config.precision == Precision::Exact ? "exact" : "hf";
   return json;
 }

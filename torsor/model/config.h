@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct ModelConfig {
   std::vector<std::int64_t> window;  ///< keys that a token sees, one a layer or one for all; 0 or empty = all
   bool kv_shift = false;             ///< keys and values mixed with those of the token before (kv_shift.h)
   bool decay_positions = false;      ///< weight decay on positional scalars too
+  /// Whether a decoder whose encoding reads tags predicts those of the next token too (tag_heads.h); empty = where
+  /// they tell of later tokens, so that a joint bound can stand beside what is no perplexity.
+  std::optional<bool> tag_heads;
   Precision precision = Precision::Exact;
 
   std::int64_t vocabulary_size = 256;

@@ -1,12 +1,23 @@
 #include "torsor/model/decoder.h"
 
+#include <algorithm>
+
 #include "torsor/model/attention_parameters.h"
 #include "torsor/model/fused.h"
 
 namespace torsor {
 
+namespace {
+
+void check_windows(const at::Tensor& windows) {
+  if (windows.dim() != 2 || windows.size(1) < 2)
+    throw Error(str("model: windows must have shape (B, T + 1) with T at least 1, found ", windows.sizes()));
+}
+
+}  // namespace
+
 // Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
-void Decoder::declare(const Declare& tensor) {
+void Decoder::declare(const Declare& tensor, bool with_tag_heads) {
   const ModelConfig& c = config_;
   embedding_ = tensor("model.embed_tokens.weight", {c.vocabulary_size, c.width}, normal_initial(0.02), true);
   AttentionParameters attention(c, encoding_, tensor);
@@ -26,6 +37,7 @@ void Decoder::declare(const Declare& tensor) {
   final_norm_ = tensor("model.norm.weight", {c.width}, constant_initial(1), false);
   head_ =
       c.tie_head ? embedding_ : tensor("lm_head.weight", {c.vocabulary_size, c.width}, inner_initial(c.width), true);
+  if (with_tag_heads && TagHeads::serve(*encoding_)) tag_heads_ = TagHeads(tensor, c.width, *encoding_);
 }
 
 void Decoder::resolve_layers() {
@@ -41,7 +53,7 @@ Decoder::Decoder(ModelConfig config, std::uint64_t seed) : config_(std::move(con
   config_.complete();
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
   resolve_layers();
-  declare(drawn_parameters(parameters_, seed));
+  declare(drawn_parameters(parameters_, seed), config_.tag_heads.value_or(encoding_->traits().leaks));
 }
 
 Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& weights, const std::string& source,
@@ -50,7 +62,10 @@ Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& we
   config_.complete();
   encoding_ = make_encoding(config_.encoding, config_.dimensions());
   resolve_layers();
-  declare(given_parameters(parameters_, weights, source, draw_seed));
+  // Where the configuration leaves it open, the weights tell.
+  const bool heads =
+      std::any_of(weights.begin(), weights.end(), [](const auto& one) { return TagHeads::owns(one.first); });
+  declare(given_parameters(parameters_, weights, source, draw_seed), config_.tag_heads.value_or(heads));
   check_no_others(parameters_, weights, source);
 }
 
@@ -141,15 +156,28 @@ at::Tensor Decoder::logits(const at::Tensor& hidden, at::ScalarType dtype) const
 }
 
 at::Tensor Decoder::token_losses(const at::Tensor& windows, at::ScalarType dtype, const NamedTensors& named) const {
-  if (windows.dim() != 2 || windows.size(1) < 2)
-    throw Error(str("model: windows must have shape (B, T + 1) with T at least 1, found ", windows.sizes()));
-  const std::int64_t rows = windows.size(0), tokens = windows.size(1) - 1;
+  check_windows(windows);
   TokenBatch batch;
-  batch.tokens = windows.narrow(1, 0, tokens);
+  batch.tokens = windows.narrow(1, 0, windows.size(1) - 1);
   batch.named = named;
-  const at::Tensor scores = logits(hidden(batch, nullptr, dtype), dtype).flatten(0, 1);
-  const at::Tensor targets = windows.narrow(1, 1, tokens).reshape({-1});
-  return at::cross_entropy_loss(scores, targets, {}, at::Reduction::None).view({rows, tokens});
+  return token_losses_of(hidden(batch, nullptr, dtype), windows, dtype);
+}
+
+at::Tensor Decoder::token_losses_of(const at::Tensor& hidden, const at::Tensor& windows, at::ScalarType dtype) const {
+  const at::Tensor targets = windows.narrow(1, 1, windows.size(1) - 1);
+  return at::cross_entropy_loss(logits(hidden, dtype).flatten(0, 1), targets.reshape({-1}), {}, at::Reduction::None)
+      .view(targets.sizes());
+}
+
+Decoder::JointLosses Decoder::joint_losses(const at::Tensor& windows, const NamedTensors& named,
+                                           at::ScalarType dtype) const {
+  check_windows(windows);
+  if (!tag_heads_.there()) throw Error(str("model: '", config_.encoding, "' has no heads for tags"));
+  TokenBatch batch;
+  batch.tokens = windows.narrow(1, 0, windows.size(1) - 1);
+  for (const auto& [name, all] : named) batch.named[name] = all.narrow(1, 0, windows.size(1) - 1);
+  const at::Tensor h = hidden(batch, nullptr, dtype);
+  return {token_losses_of(h, windows, dtype), tag_heads_.losses(h, named, dtype)};
 }
 
 KvCache Decoder::make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype) const {

@@ -17,6 +17,7 @@
 #include "torsor/model/attention_layer.h"
 #include "torsor/model/config.h"
 #include "torsor/model/parameters.h"
+#include "torsor/model/tag_heads.h"
 
 namespace torsor {
 
@@ -57,6 +58,17 @@ class Decoder {
   at::Tensor token_losses(const at::Tensor& windows, at::ScalarType dtype = at::kFloat,
                           const NamedTensors& named = {}) const;
 
+  /// Heads for the next token's tags; there() tells whether the model has them.
+  const TagHeads& tag_heads() const { return tag_heads_; }
+  /// What a model with tag heads pays for each target of windows (B, T + 1), with `named` of all T + 1 tokens: the
+  /// token and its tags, (B, T) nats each. Their sum bounds the negative log probability of the tokens from above,
+  /// whatever made the tags.
+  struct JointLosses {
+    at::Tensor tokens, tags;
+  };
+  JointLosses joint_losses(const at::Tensor& windows, const NamedTensors& named,
+                           at::ScalarType dtype = at::kFloat) const;
+
   /// A cache for this model.
   KvCache make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype = at::kFloat) const;
 
@@ -82,9 +94,10 @@ class Decoder {
     AttentionWeights attention;
   };
 
-  void declare(const Declare& tensor);
+  void declare(const Declare& tensor, bool with_tag_heads);
   void resolve_layers();
   void check_named(const TokenBatch& batch) const;
+  at::Tensor token_losses_of(const at::Tensor& hidden, const at::Tensor& windows, at::ScalarType dtype) const;
   /// One block: `h` and the position state in `options` become those that the next one reads.
   void block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
              at::ScalarType dtype) const;
@@ -94,6 +107,7 @@ class Decoder {
   std::vector<std::shared_ptr<const Encoding>> by_layer_;
   std::vector<ModelParameter> parameters_;
   at::Tensor embedding_, final_norm_, head_;
+  TagHeads tag_heads_;
   NamedTensors model_position_;  ///< tensors that question 1 reads
   std::vector<Layer> layers_;
   bool carries_ = false;  ///< whether a position state goes from layer to layer

@@ -15,10 +15,6 @@ constexpr const char* kFormat = "torsor-checkpoint-1";
 // What stands on top of the layers and may be drawn anew.
 bool is_head(const std::string& name) { return name.rfind("head.", 0) == 0; }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType dtype) {
-  return at::linear(x.to(dtype), weight.to(dtype), bias.to(dtype)).to(x.scalar_type());
-}
-
 }  // namespace
 
 // ---- configuration --------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include "torsor/model/attention_layer.h"
 #include "torsor/model/config.h"
 #include "torsor/model/parameters.h"
+#include "torsor/model/tag_heads.h"
 
 namespace torsor {
 
@@ -29,10 +30,6 @@ struct EncoderTokens {
   static constexpr std::int64_t kCount = 260;
   static constexpr const char* kName = "bytes-encoder-1";  ///< what a checkpoint calls them
 };
-
-/// The values of the two tags that the tag heads tell apart, "none" included (sipe.md 1.6).
-inline constexpr std::int64_t kTauTags = 3;
-inline constexpr std::int64_t kNuTags = 6;
 
 struct EncoderConfig {
   ModelConfig model;          ///< sizes and encoding; vocabulary EncoderTokens::kCount unless it says otherwise
