@@ -70,14 +70,18 @@ function(torsor_split_sources sources out_plain out_torch)
 endfunction()
 
 # Gives TARGET its sources: the plain ones always, those that need libtorch where it is built with, these with the
-# shared precompiled header.
+# shared precompiled header, or another that a fourth argument names.
 function(torsor_target_sources target plain torch)
+  set(precompiled torsor_precompiled)
+  if(ARGC GREATER 3)
+    set(precompiled "${ARGV3}")
+  endif()
   target_sources(${target} PRIVATE ${plain})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:torsor_options>)
   if(TORSOR_WITH_TORCH AND torch)
     target_sources(${target} PRIVATE ${torch})
     target_link_libraries(${target} PUBLIC Torsor::torch)
-    target_precompile_headers(${target} REUSE_FROM torsor_precompiled)
+    target_precompile_headers(${target} REUSE_FROM ${precompiled})
     if(plain)
       set_source_files_properties(${plain} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     endif()

@@ -1,10 +1,14 @@
-# One precompiled header of libtorch for every target that uses it. Reading <ATen/ATen.h> costs about seven seconds a
-# file; <torch/torch.h> twice that, so it is not in here and files include it only where nothing smaller serves.
-file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/precompiled.cpp" CONTENT "// Carries the shared precompiled header.\n")
-add_library(torsor_precompiled OBJECT "${PROJECT_BINARY_DIR}/precompiled.cpp")
-target_link_libraries(torsor_precompiled PRIVATE torsor_options Torsor::torch)
-target_precompile_headers(torsor_precompiled PRIVATE
-  <ATen/ATen.h>
-  <torch/csrc/autograd/custom_function.h>
-  <torch/csrc/autograd/grad_mode.h>
-  <torch/csrc/autograd/autograd.h>)
+# Precompiled headers for every target that uses libtorch: one for the library, one with GoogleTest for the tests. Reading
+# <ATen/ATen.h> costs about seven seconds a file, json.hpp one or two. What is in here costs every file as well, since GCC
+# makes the templates that a header leaves pending in each of them: the headers of autograd's functions and
+# <torch/torch.h> would double that, so the few files that need them include them.
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/precompiled.cpp" CONTENT "// Carries a shared precompiled header.\n")
+
+# torsor_precompile(NAME LIBRARIES HEADERS): an object library NAME that carries the precompiled HEADERS.
+function(torsor_precompile name libraries)
+  add_library(${name} OBJECT "${PROJECT_BINARY_DIR}/precompiled.cpp")
+  target_link_libraries(${name} PRIVATE torsor_options Torsor::torch nlohmann_json::nlohmann_json ${libraries})
+  target_precompile_headers(${name} PRIVATE ${ARGN})
+endfunction()
+
+torsor_precompile(torsor_precompiled "" <ATen/ATen.h> <nlohmann/json.hpp>)
