@@ -7,6 +7,7 @@
 #include "tests/syntax/small_trees.h"
 #include "torsor/base/error.h"
 #include "torsor/syntax/incremental_text.h"
+#include "torsor/syntax/native_word_parser.h"
 #include "torsor/syntax/parser_native.h"
 
 namespace torsor::syntax {

@@ -61,7 +61,7 @@ TEST(Letters, SpacesAndCase) {
   EXPECT_EQ(lower("AbÇÉŁŽŸΣΆЙЁԱ漢"), "abçéłžÿσάйёա漢");
   EXPECT_EQ(lower("\xFFX"), "\xFFx");
   EXPECT_EQ(skip_spaces(" \t\n\xC2\xA0\xE3\x80\x80x", 0), 8u);
-  EXPECT_EQ(without_spaces(" a\xC2\xA0 b\n"), "ab");
+  EXPECT_EQ(without_spaces(" a\xC2\xA0 b\n\v\f\xC2\x85"), "ab");
   EXPECT_EQ(skip_spaces("  ", 0), 2u);
   EXPECT_EQ(space_at("\xC2", 0), 0u);
 }
