@@ -53,8 +53,8 @@ class IncrementalNetwork {
   /// The mean loss of some examples with dropout, over the states that the sentences are led through: with probability
   /// `explore` (in [0, 1]) the next action is drawn from the network's own, else it is the one of highest score that
   /// costs nothing (action_costs). Learned are, in every state, the sum over the probabilities of all actions that cost
-  /// nothing, the expected cost, and the label of the arc that is right there; for every word its tags, the end of the
-  /// sentence, and what `design` names.
+  /// nothing and the label of the arc that is right there; for every word its tags, the end of the sentence, and what
+  /// `design` names.
   at::Tensor loss(const std::vector<Example>& examples, const std::vector<std::size_t>& chosen, double dropout,
                   double explore, Random& drops) const;
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
 #include "torsor/base/error.h"
 #include "torsor/syntax/hexatags.h"
@@ -17,20 +16,14 @@ namespace {
 constexpr double kNever = -1e9;  // finite, so that a softmax over nothing else exists
 constexpr std::int64_t kIgnored = -100;
 
-double env(const char* n, double d) {
-  const char* v = std::getenv(n);
-  return v ? std::atof(v) : d;
-}
-
 // Shares of what is learned beside actions, labels and ends of sentences.
-const double kTags = 0.5, kNext = env("NEXT", 0.3), kRole = env("ROLE", 0.5);
-// Arcs that an action may be expected to lose, beside the logarithm of what costs nothing: where the future decides,
-// the likeliest action is not always the one that loses least.
-const double kExpectedCost = env("RISK", 0.3);
+constexpr double kTags = 0.5, kNext = 0.3, kRole = 0.5;
+// How often the own next action is followed in the end; the rest keeps the good ways in sight.
+constexpr double kMostOwn = 0.9;
 
 /// None in the first twelfth of the training, when the network's own ways lead nowhere, then more and more up to a
 /// third of it.
-double exploration(double done) { return env("EXPLORE", 0.9) * std::clamp((done - 1.0 / 12) / (1.0 / 4), 0.0, 1.0); }
+double exploration(double done) { return kMostOwn * std::clamp((done - 1.0 / 12) / (1.0 / 4), 0.0, 1.0); }
 
 at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
 
@@ -97,7 +90,7 @@ at::Tensor IncrementalNetwork::loss(const std::vector<Example>& examples, const 
 
   // The states that the sentences are led through, and what is right in each.
   std::vector<std::int64_t> slots, facts, labels;
-  std::vector<float> barred, dear, costs;
+  std::vector<float> barred, dear;
   walk(places.detach(), length, sizes,
        [&](std::size_t row, ArcEager& state, const TransitionFeatures& features, const float* action_scores,
            const float* label_scores) {
@@ -116,7 +109,6 @@ at::Tensor IncrementalNetwork::loss(const std::vector<Example>& examples, const 
            const int lost = cost[static_cast<std::size_t>(a)];
            barred.push_back(lost < 0 ? static_cast<float>(kNever) : 0.0f);
            dear.push_back(lost != 0 ? static_cast<float>(kNever) : 0.0f);
-           costs.push_back(static_cast<float>(std::max(lost, 0)));
            if (lost == 0 && action_scores[a] > most) {
              best = static_cast<Action>(a);
              most = action_scores[a];
@@ -137,11 +129,10 @@ at::Tensor IncrementalNetwork::loss(const std::vector<Example>& examples, const 
 
   const auto count = static_cast<std::int64_t>(labels.size());
   at::Tensor hidden = combine(places, ids(slots).view({count, -1}), ids(facts).view({count, -1}));
-  if (dropout > 0) hidden = at::dropout(hidden, env("HDROP", 1) * dropout, /*train=*/true);
+  if (dropout > 0) hidden = at::dropout(hidden, dropout, /*train=*/true);
   const auto by_action = [&](const std::vector<float>& values) { return at::tensor(values).view({count, kActions}); };
   const at::Tensor logs = at::log_softmax(actions_(hidden) + by_action(barred), 1);
-  at::Tensor total = -at::logsumexp(logs + by_action(dear), {1}).mean() +
-                     kExpectedCost * (logs.exp() * by_action(costs)).sum(1).mean() + entropy(end_(x), ids(ends)) +
+  at::Tensor total = -at::logsumexp(logs + by_action(dear), {1}).mean() + entropy(end_(x), ids(ends)) +
                      kTags * (entropy(upos_(x), ids(upos)) + entropy(xpos_(x), ids(xpos)));
   if (sizes_.design > 1) total = total + kNext * entropy(next_(x), ids(next)) + kRole * entropy(role_(x), ids(roles));
   // Sentences of one word have no label to learn, and a mean over none is not a number.
