@@ -177,7 +177,8 @@ TEST(NativeIncremental, LongSentencesAreEnded) {
 }
 
 TEST(NativeIncremental, EveryWeightLearnsOnOwnAndGoodWays) {
-  const auto trees = small_trees(12, 10);
+  auto trees = small_trees(12, 10);
+  for (TaggedTree& tagged : trees) tagged.xpos = tagged.upos;  // with "_" alone there is nothing to learn
   const auto vocabulary = std::make_shared<const Vocabulary>(trees, 1);
   for (const double explore : {0.0, 1.0}) {
     const IncrementalNetwork network(vocabulary, small_sizes(), Weights(3));

@@ -202,7 +202,7 @@ TEST(ParseTreebanks, RangesOfTokensFollowFromTheForms) {
   EXPECT_EQ(spelled_text(sentences[0]) + "  " + spelled_text(sentences[1]), text);
   const auto documents = treebank_texts({sentences, {}}, "x");  // without "# text"; one space between sentences
   ASSERT_EQ(documents.size(), 1u);
-  EXPECT_EQ(documents[0].text, "Zo\u00EB ran. Stop");
+  EXPECT_EQ(documents[0].text, "Zo\u00EB ran. Stop\n");
   const Parse parse = make_parse(sentences, text);
   for (std::size_t s = 0; s < sentences.size(); ++s)
     for (std::size_t i = 0; i < sentences[s].size(); ++i) {
