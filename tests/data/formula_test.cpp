@@ -7,7 +7,6 @@
 
 #include "tests/data/test_files.h"
 #include "torsor/base/error.h"
-#include "torsor/base/random.h"
 
 namespace torsor {
 namespace {

@@ -148,6 +148,79 @@ TEST(ArcEagerProperty, AnythingAllowedGivesAForest) {
   }
 }
 
+// Every continuation of a state to the sentence's end: the most arcs of `heads` that one of them makes.
+int most_arcs(ArcEager state, const std::vector<int>& heads) {
+  if (!state.waiting()) {
+    if (state.words() == static_cast<int>(heads.size())) {
+      int made = 0;
+      for (std::size_t i = 0; i < heads.size(); ++i) made += state.heads()[i] == heads[i];
+      return made;
+    }
+    state.read();
+  }
+  int most = 0;
+  for (int a = 0; a < kActions; ++a) {
+    if (!state.allows(static_cast<Action>(a))) continue;
+    ArcEager next = state;
+    next.take(static_cast<Action>(a));
+    most = std::max(most, most_arcs(std::move(next), heads));
+  }
+  return most;
+}
+
+// Random ways through random trees, good and bad ones: every cost is what trying all continuations tells.
+TEST(ArcEagerProperty, CostsAreThoseOfAllContinuations) {
+  Random random(7);
+  std::array<std::map<int, int>, kActions> seen;  // by action, how often each cost came
+  for (int round = 0; round < 600; ++round) {
+    const int n = 1 + static_cast<int>(random.below(6));
+    const std::vector<int> heads = projectivise(random_heads(n, random));
+    ArcEager state;
+    int lost = 0;
+    for (int i = 0; i < n; ++i) {
+      state.read();
+      while (state.waiting()) {
+        const int before = most_arcs(state, heads);
+        ASSERT_EQ(before, n - lost) << round;  // what is lost is the sum of the costs so far
+        const auto costs = action_costs(state, heads);
+        std::vector<Action> possible;
+        int least = n;
+        for (int a = 0; a < kActions; ++a) {
+          const auto action = static_cast<Action>(a);
+          ASSERT_EQ(costs[static_cast<std::size_t>(a)] >= 0, state.allows(action)) << round;
+          if (!state.allows(action)) continue;
+          ArcEager next = state;
+          next.take(action);
+          ASSERT_EQ(costs[static_cast<std::size_t>(a)], before - most_arcs(next, heads))
+              << "round " << round << ", word " << i + 1 << ", action " << a;
+          least = std::min(least, costs[static_cast<std::size_t>(a)]);
+          ++seen[static_cast<std::size_t>(a)][costs[static_cast<std::size_t>(a)]];
+          possible.push_back(action);
+        }
+        ASSERT_EQ(least, 0) << round;
+        const Action taken = possible[static_cast<std::size_t>(random.below(possible.size()))];
+        lost += costs[static_cast<std::size_t>(taken)];
+        state.take(taken);
+      }
+    }
+  }
+  for (const auto& costs : seen)  // the test has seen cheap and dear ones of every kind
+    for (int cost = 0; cost <= 2; ++cost) EXPECT_GT(costs.count(cost), 0u) << cost;
+}
+
+TEST(ArcEagerProperty, TheStaticOracleCostsNothing) {
+  Random random(8);
+  for (int round = 0; round < 500; ++round) {
+    const std::vector<int> heads = projectivise(random_heads(1 + static_cast<int>(random.below(30)), random));
+    ArcEager state;
+    for (const Step& step : oracle_steps(heads)) {
+      if (step.word != state.front()) state.read();
+      ASSERT_EQ(action_costs(state, heads)[static_cast<std::size_t>(step.action)], 0) << round;
+      state.take(step.action);
+    }
+  }
+}
+
 TEST(ArcEagerTreebanks, TheOracleMakesAllOfEwt) {
   const std::string path = shared_path("data/ud-english-ewt/en_ewt-ud-train.conllu");
   if (path.empty()) GTEST_SKIP() << "no treebanks; set TORSOR_SHARED";

@@ -1,12 +1,17 @@
 // The parser that reads from left to right: it learns, and nothing that it says depends on what follows.
 #include "torsor/syntax/native_incremental.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
 
 #include "tests/base/test_folder.h"
 #include "tests/syntax/small_trees.h"
 #include "torsor/base/error.h"
 #include "torsor/syntax/incremental_text.h"
+#include "torsor/syntax/native_word_parser.h"
 #include "torsor/syntax/parser_native.h"
 
 namespace torsor::syntax {
@@ -15,6 +20,8 @@ namespace {
 using syntax::testing::forms_of;
 using syntax::testing::sentences_of;
 using syntax::testing::small_trees;
+using torsor::testing::contains;
+using torsor::testing::message_of;
 using torsor::testing::TestFolder;
 
 IncrementalSizes small_sizes() {
@@ -167,6 +174,77 @@ TEST(NativeIncremental, LongSentencesAreEnded) {
   EXPECT_TRUE(steps[9].sentence_end);
   reader.end_sentence();
   EXPECT_EQ(reader.read("the"), steps[0]);
+}
+
+TEST(NativeIncremental, EveryWeightLearnsOnOwnAndGoodWays) {
+  auto trees = small_trees(12, 10);
+  for (TaggedTree& tagged : trees) tagged.xpos = tagged.upos;  // with "_" alone there is nothing to learn
+  const auto vocabulary = std::make_shared<const Vocabulary>(trees, 1);
+  for (const double explore : {0.0, 1.0}) {
+    const IncrementalNetwork network(vocabulary, small_sizes(), Weights(3));
+    std::vector<IncrementalNetwork::Example> examples;
+    for (const TaggedTree& tagged : trees) examples.push_back(network.example(tagged));
+    for (const NamedParameter& parameter : network.weights().parameters()) {
+      at::Tensor tensor = parameter.tensor;
+      tensor.requires_grad_(true);
+    }
+    Random drops(4);
+    const at::Tensor loss = network.loss(examples, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 0, explore, drops);
+    loss.backward();
+    EXPECT_TRUE(std::isfinite(loss.item<double>()));
+    for (const NamedParameter& parameter : network.weights().parameters()) {
+      ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+      const double size = parameter.tensor.grad().abs().max().item<double>();
+      EXPECT_TRUE(size > 0 && std::isfinite(size)) << parameter.name << " " << size;
+    }
+  }
+}
+
+TEST(NativeIncremental, AStoppedRunEndsTheSame) {
+  const auto trees = small_trees(40, 11);
+  const TestFolder folder;
+  NativeTraining training = small_training(3);
+  training.folder = folder / "whole";
+  train_incremental(trees, {}, small_sizes(), training, nullptr);
+
+  std::atomic<bool> stop{false};
+  training.folder = folder / "stopped";
+  training.stop = &stop;
+  training.on_message = [&](const std::string&) { stop = true; };  // after the first pass
+  EXPECT_THROW(train_incremental(trees, {}, small_sizes(), training, nullptr), Interrupted);
+  stop = false;
+  training.on_message = nullptr;
+  training.resume = true;
+  train_incremental(trees, {}, small_sizes(), training, nullptr);
+  const NativeModel one = read_native_model(folder / "whole"), other = read_native_model(folder / "stopped");
+  ASSERT_EQ(one.tensors.size(), other.tensors.size());
+  for (const auto& [name, tensor] : one.tensors) EXPECT_TRUE(at::equal(tensor, other.tensors.at(name))) << name;
+}
+
+TEST(NativeIncremental, FoldersOfTheFirstDesignAreRead) {
+  const auto trees = small_trees(30, 12);
+  const TestFolder folder;
+  NativeTraining training = small_training(2);
+  training.folder = folder / "model";
+  IncrementalSizes sizes = small_sizes();
+  sizes.design = 1;
+  const auto network = train_incremental(trees, {}, sizes, training, nullptr);
+  const std::string config = torsor::testing::slurp(folder / "model/config.json");
+  EXPECT_EQ(config.find("\"design\""), std::string::npos);  // as it was before there were two
+  const auto before = network->parse(forms_of(trees));
+  const auto after = IncrementalNetwork(read_native_model(folder / "model")).parse(forms_of(trees));
+  for (std::size_t i = 0; i < trees.size(); ++i) EXPECT_EQ(before[i].tree.heads, after[i].tree.heads);
+
+  const auto with_design = [&](const char* design) {
+    std::string text = config;
+    const std::string from = "\"hidden\":32";
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos);
+    folder.put("model/config.json", text.insert(at + from.size(), str(",\"design\":", design)));
+    return message_of<Error>([&] { IncrementalNetwork{read_native_model(folder / "model")}; });
+  };
+  EXPECT_TRUE(contains(with_design("3"), "design 3 is newer than this torsor"));
+  EXPECT_TRUE(contains(with_design("2"), "next.weight"));
 }
 
 TEST(NativeIncremental, BehindTheDoorAndAsAParseOfText) {

@@ -6,6 +6,7 @@
 #include "tests/syntax/treebanks.h"
 #include "torsor/base/error.h"
 #include "torsor/base/hash.h"
+#include "torsor/base/utf8.h"
 #include "torsor/syntax/hexatags.h"
 #include "torsor/syntax/letters.h"
 #include "torsor/syntax/relations.h"
@@ -61,7 +62,7 @@ TEST(Letters, SpacesAndCase) {
   EXPECT_EQ(lower("AbÇÉŁŽŸΣΆЙЁԱ漢"), "abçéłžÿσάйёա漢");
   EXPECT_EQ(lower("\xFFX"), "\xFFx");
   EXPECT_EQ(skip_spaces(" \t\n\xC2\xA0\xE3\x80\x80x", 0), 8u);
-  EXPECT_EQ(without_spaces(" a\xC2\xA0 b\n"), "ab");
+  EXPECT_EQ(without_spaces(" a\xC2\xA0 b\n\v\f\xC2\x85"), "ab");
   EXPECT_EQ(skip_spaces("  ", 0), 2u);
   EXPECT_EQ(space_at("\xC2", 0), 0u);
 }
@@ -187,6 +188,29 @@ TEST(Treebanks, DocumentsHaveTextsOfTheirOwn) {
   EXPECT_EQ(texts[0].sentences.size(), 3u);
   EXPECT_EQ(texts[1].doc_id, "x-2");
   EXPECT_EQ(texts[1].text, "E\n");
+}
+
+// UDPipe's TokenRange counts characters of the text that it read; what the forms and their white space spell is that.
+TEST(ParseTreebanks, RangesOfTokensFollowFromTheForms) {
+  const std::vector<Sentence> sentences =
+      read_conllu(rows({"1 Zoë _ _ _ _ 2 nsubj _ TokenRange=0:3", "2 ran _ _ _ _ 0 root _ SpaceAfter=No|TokenRange=4:7",
+                        "3 . _ _ _ _ 2 punct _ SpacesAfter=\\s\\s|TokenRange=7:8"}) +
+                      rows({"1 Stop _ _ _ _ 0 root _ SpacesAfter=\\n|TokenRange=10:14"}),
+                  "x")
+          .sentences;
+  const std::string text = "Zo\u00EB ran.  Stop";
+  EXPECT_EQ(spelled_text(sentences[0]) + "  " + spelled_text(sentences[1]), text);
+  const auto documents = treebank_texts({sentences, {}}, "x");  // without "# text"; one space between sentences
+  ASSERT_EQ(documents.size(), 1u);
+  EXPECT_EQ(documents[0].text, "Zo\u00EB ran. Stop\n");
+  const Parse parse = make_parse(sentences, text);
+  for (std::size_t s = 0; s < sentences.size(); ++s)
+    for (std::size_t i = 0; i < sentences[s].size(); ++i) {
+      const ParseWord& word = parse.sentences[s].words[i];
+      const auto characters = [&](std::uint32_t bytes) { return count_utf8(std::string_view(text).substr(0, bytes)); };
+      EXPECT_EQ(str(characters(word.byte_begin), ":", characters(word.byte_end)),
+                column_value(sentences[s].words[i].misc, "TokenRange"));
+    }
 }
 
 TEST(ParseTreebanks, WordsCoverTheText) {

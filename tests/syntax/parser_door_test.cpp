@@ -6,6 +6,7 @@
 #include "tests/base/test_folder.h"
 #include "tests/syntax/small_trees.h"
 #include "torsor/base/error.h"
+#include "torsor/syntax/letters.h"
 #include "torsor/syntax/make_parser.h"
 #include "torsor/syntax/parser_conllu.h"
 #include "torsor/syntax/parser_udpipe.h"
@@ -107,7 +108,7 @@ TEST(ParserDoor, UdpipeTrainsAndParses) {
 TEST(ParserDoor, ParagraphsAndSpaces) {
   EXPECT_EQ(paragraphs("a\nb\n \n\nc"), (std::vector<std::string>{"a\nb\n", "c"}));
   EXPECT_TRUE(paragraphs("\n \n").empty());
-  EXPECT_EQ(without_space(" a\u00A0b\t\u3000c\n"), "abc");
+  EXPECT_EQ(without_spaces(" a\u00A0b\t\u3000c\n"), "abc");
   EXPECT_EQ(unparsed(" a \n b", "why").sentence.comment("text"), "a b");
 }
 

@@ -59,6 +59,8 @@ TEST(ParserProcess, ParsesTokensAndText) {
   const auto text = parser.parse_text("He left . She\nstayed .\n\n  \nWhy ?\n");
   ASSERT_EQ(text.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) expect_chain(text[i], kThree[i]);
+  EXPECT_EQ(results[1].sentence.comment("text"), "She stayed .");  // the child says none
+  EXPECT_EQ(text[1].sentence.comment("text"), "She stayed .");
   EXPECT_TRUE(parser.parse_text(" \n").empty());
   EXPECT_TRUE(parser.parse_tokens({}).empty());
 }

@@ -3,6 +3,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "torsor/base/error.h"
+#include "torsor/syntax/letters.h"
 #include "torsor/syntax/process_protocol.h"
 #include "torsor/syntax/repair.h"
 
@@ -96,7 +97,7 @@ TEST(ProcessFuzz, LinesAreReadOrRefused) {
       accepted([&] {
         Document document;
         document.sentences = sentences_of(reply, kText);
-        EXPECT_EQ(spelled_without_space(document.sentences), without_space(kText));
+        EXPECT_EQ(spelled_without_space(document.sentences), without_spaces(kText));
         repair(document);
         for (const Sentence& sentence : document.sentences) EXPECT_FALSE(find_defect(sentence.heads()));
       });

@@ -10,6 +10,7 @@
 
 #include "tests/base/test_folder.h"
 #include "torsor/base/error.h"
+#include "torsor/syntax/letters.h"
 #include "torsor/syntax/parser.h"
 
 namespace torsor::syntax {
@@ -97,7 +98,7 @@ TEST(Tokenizer, SentencesSpellTheText) {
   const std::string text =
       "Mr. Brown couldn't go.  \u201CWhy?\u201D he\u00A0said!!! caf\u00E9...\tno\n\nx$y \xF0\x9F\x98\x80 end";
   const std::vector<Sentence> sentences = tokenizer.sentences(text);
-  EXPECT_EQ(spelled_without_space(sentences), without_space(text));
+  EXPECT_EQ(spelled_without_space(sentences), without_spaces(text));
   for (const Sentence& sentence : sentences) {
     EXPECT_EQ(spelled_text(sentence), sentence.comment("text"));
     EXPECT_FALSE(sentence.words.empty());
@@ -174,7 +175,7 @@ TEST(Tokenizer, CutsUnseenTextNearlyAsTheTreebank) {
   const std::vector<Sentence> gold = read_conllu_file(dev).sentences;
   const std::string text = raw_text(gold);
   const std::vector<Sentence> found = tokenizer.sentences(text);
-  ASSERT_EQ(spelled_without_space(found), without_space(text));
+  ASSERT_EQ(spelled_without_space(found), without_spaces(text));
   // Spans in the text without white space, of words by their number inside their token.
   const auto spans = [](const std::vector<Sentence>& sentences, bool whole) {
     std::set<std::pair<std::size_t, std::size_t>> result;
@@ -182,7 +183,7 @@ TEST(Tokenizer, CutsUnseenTextNearlyAsTheTreebank) {
     for (const Sentence& sentence : sentences) {
       const std::size_t begin = at;
       for (const SurfaceToken& token : surface_tokens(sentence)) {
-        const std::size_t size = without_space(token.form).size();
+        const std::size_t size = without_spaces(token.form).size();
         if (!whole) result.emplace(at, at + size);
         at += size;
       }

@@ -122,7 +122,7 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
   const Progress::Options progress = progress_options(common, arguments.parser);
   training.progress = &progress;
   training.on_message = [&](const std::string& line) { say(common, line); };
-  if (!arguments.epochs_given) training.epochs = arguments.parser == "native" ? 15 : 12;
+  if (!arguments.epochs_given) training.epochs = arguments.parser == "native" ? 15 : 22;
   const Json tokenizer = syntax::Tokenizer(sentences).to_json();
   const std::vector<TaggedTree> trees = tagged_trees(sentences), scored = tagged_trees(development);
   if (arguments.parser == "native")
@@ -151,7 +151,7 @@ void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   command->add_option("--dev", arguments->development, "CoNLL-U file that is scored after each pass");
   CLI::Option* epochs = command
                             ->add_option("--epochs", arguments->training.epochs,
-                                         "passes over the treebank; left out: 15, or 12 for incremental")
+                                         "passes over the treebank; left out: 15, or 22 for incremental")
                             ->check(whole_number(1, 10000));
   command->add_option("--batch-words", arguments->training.batch_words, "words of a step")
       ->check(whole_number(1, 1 << 20))

@@ -33,6 +33,8 @@ void ArcEager::read() {
   labels_.push_back(-1);
   leftmost_.push_back(0);
   rightmost_.push_back(0);
+  lefts_.push_back(0);
+  rights_.push_back(0);
   taken_.clear();
   waiting_ = true;
   left_arc_ = reduced_ = right_arc_ = false;
@@ -56,6 +58,7 @@ void ArcEager::take(Action action, int label) {
       heads_[index(dependent)] = word;
       labels_[index(dependent)] = label;
       leftmost_[index(word)] = dependent;
+      ++lefts_[index(word)];
       taken_.push_back(dependent);
       left_arc_ = true;
       stack_.pop_back();
@@ -72,6 +75,7 @@ void ArcEager::take(Action action, int label) {
         root_ = word;
       } else {
         rightmost_[index(top())] = word;
+        ++rights_[index(top())];
       }
       right_arc_ = true;
       stack_.push_back(word);
@@ -86,6 +90,8 @@ void ArcEager::take(Action action, int label) {
 
 int ArcEager::leftmost(int word) const { return leftmost_[index(word)]; }
 int ArcEager::rightmost(int word) const { return rightmost_[index(word)]; }
+int ArcEager::lefts(int word) const { return lefts_[index(word)]; }
+int ArcEager::rights(int word) const { return rights_[index(word)]; }
 
 CausalTag ArcEager::tag() const {
   const int pops = 1 + (left_arc_ ? 1 : 0) + (reduced_ ? 2 : 0);
@@ -102,6 +108,35 @@ Action oracle_action(const ArcEager& state, std::span<const int> heads) {
     return heads[index(word)] == below || (below != 0 && heads[index(below)] == word);
   });
   return reach ? Action::kReduce : Action::kShift;
+}
+
+std::array<int, kActions> action_costs(const ArcEager& state, std::span<const int> heads) {
+  const int front = state.front(), top = state.top();
+  // An arc can still be made when its dependent has no head and one of its ends at least has not left the front, the
+  // other being there too or on the stack. Since the tree is projective, all such arcs can be made together.
+  const auto dependents_ahead = [&](int word) {  // from the front word on
+    return static_cast<int>(std::count(heads.begin() + front - 1, heads.end(), word));
+  };
+  int dependents_behind = 0;  // of the front word, on the stack and without a head
+  bool head_behind = false;   // the front word's head is on the stack and may take it
+  for (const int word : state.stack()) {
+    if (word != 0 && state.head(word) == kNoHead && heads[index(word)] == front) ++dependents_behind;
+    if (heads[index(front)] == word) head_behind = word != 0 || !state.has_root();
+  }
+  const bool head_ahead = heads[index(front)] > front;
+
+  std::array<int, kActions> costs;
+  costs.fill(-1);
+  const auto cost = [&](Action action) -> int& { return costs[static_cast<std::size_t>(action)]; };
+  if (state.allows(Action::kLeftArc)) cost(Action::kLeftArc) = dependents_ahead(top) + (heads[index(top)] > front);
+  if (state.allows(Action::kReduce)) cost(Action::kReduce) = dependents_ahead(top);
+  if (state.allows(Action::kRightArc)) {
+    const bool wrong = heads[index(front)] != top;
+    const bool root_ahead = top == 0 && std::count(heads.begin() + front, heads.end(), 0) > 0;
+    cost(Action::kRightArc) = dependents_behind + (wrong && (head_behind || head_ahead)) + root_ahead;
+  }
+  if (state.allows(Action::kShift)) cost(Action::kShift) = dependents_behind + head_behind;
+  return costs;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 // 2003), with the root at the bottom of the stack, which may become the head of one word.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -57,6 +58,8 @@ class ArcEager {
   int label(int word) const { return labels_[static_cast<std::size_t>(word) - 1]; }
   int leftmost(int word) const;   ///< leftmost dependent to the left of `word` so far, 0 = none
   int rightmost(int word) const;  ///< rightmost dependent to the right of `word` so far, 0 = none
+  int lefts(int word) const;      ///< dependents to the left of `word` so far
+  int rights(int word) const;     ///< dependents to the right of `word` so far
 
   /// The dependents that the front word has taken from the stack, nearest first.
   std::span<const int> taken() const { return taken_; }
@@ -67,6 +70,7 @@ class ArcEager {
   std::vector<int> stack_ = {0};
   std::vector<int> heads_, labels_;
   std::vector<int> leftmost_, rightmost_;
+  std::vector<int> lefts_, rights_;
   std::vector<int> taken_;
   int root_ = 0;
   bool waiting_ = false;
@@ -75,6 +79,13 @@ class ArcEager {
 
 /// The action that leads to the projective tree `heads` (static oracle). Right after a state that it led to.
 Action oracle_action(const ArcEager& state, std::span<const int> heads);
+
+/// What each action costs: the number of arcs of the projective tree `heads` that can still be made before it and no
+/// longer after it; -1 where it is not allowed. One that is allowed always costs 0, and the arcs that the best
+/// continuation misses are the costs of its actions together (dynamic oracle: Goldberg and Nivre, "A Dynamic Oracle for
+/// Arc-Eager Dependency Parsing", COLING 2012; here with one word under the root). For any state that waits for an
+/// action of a word of the tree.
+std::array<int, kActions> action_costs(const ArcEager& state, std::span<const int> heads);
 
 struct Step {
   Action action;

@@ -8,8 +8,11 @@ bool is_space(char32_t point) {
   switch (point) {
     case 0x09:
     case 0x0A:
+    case 0x0B:
+    case 0x0C:
     case 0x0D:
     case 0x20:
+    case 0x85:
     case 0xA0:
     case 0x1680:
     case 0x2028:

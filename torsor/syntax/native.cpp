@@ -211,7 +211,7 @@ void run_native_training(NativeModel model, const std::vector<TaggedTree>& trees
         weights.parameters(), options,
         [&](std::int64_t step, std::int64_t) {
           Random drops(random_at(training.seed, stream_of("drops"), static_cast<std::uint64_t>(step)));
-          return loss(plan.at(step), drops);
+          return loss(plan.at(step), static_cast<double>(step) / static_cast<double>(plan.steps()), drops);
         },
         callbacks);
   } catch (...) {

@@ -91,7 +91,8 @@ struct Attachment {
 /// Throws Error when the sentences or their words differ.
 Attachment attachment(const std::vector<TaggedTree>& gold, const std::vector<TaggedTree>& parsed);
 
-using SentenceLoss = std::function<at::Tensor(const std::vector<std::size_t>& chosen, Random& drops)>;
+/// `done` is the share of the training's steps that are finished, in [0, 1).
+using SentenceLoss = std::function<at::Tensor(const std::vector<std::size_t>& chosen, double done, Random& drops)>;
 using SentenceParser = std::function<std::vector<TaggedTree>(const std::vector<std::vector<std::string>>& sentences)>;
 
 /// A whole training: plan, loop, score after each pass, and, with a folder, the model at the end. `model` brings kind,

@@ -184,7 +184,7 @@ BiaffineNetwork train_biaffine(const std::vector<TaggedTree>& trees, const std::
   check_native_training(training);
   const auto vocabulary = std::make_shared<const Vocabulary>(trees, /*least=*/2);
   BiaffineNetwork network(vocabulary, sizes, Weights(training.seed));
-  const auto loss = [&](const std::vector<std::size_t>& chosen, Random& drops) {
+  const auto loss = [&](const std::vector<std::size_t>& chosen, double, Random& drops) {
     return network.loss(trees, chosen, training.dropout, drops);
   };
   const auto parse = [&](const std::vector<std::vector<std::string>>& sentences) { return network.parse(sentences); };

@@ -5,8 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +16,7 @@
 #include "torsor/syntax/native.h"
 #include "torsor/syntax/network.h"
 #include "torsor/syntax/parser.h"
+#include "torsor/syntax/transition_features.h"
 #include "torsor/syntax/treebank.h"
 
 namespace torsor::syntax {
@@ -23,23 +24,12 @@ namespace torsor::syntax {
 /// Sizes of the network.
 struct IncrementalSizes {
   WordSizes words;
-  std::int64_t lstm = 300;    ///< width of a layer
+  std::int64_t lstm = 400;    ///< width of a layer
   std::int64_t layers = 2;    ///< at least 1
-  std::int64_t hidden = 200;  ///< of the classifier
-};
-
-/// What the classifier looks at: words by their places (0 = none, 1 = the root, i + 1 = word i) and small facts.
-struct TransitionFeatures {
-  static constexpr std::size_t kWords = 7;  ///< stack 0, 1, 2; front; leftmost of front; leftmost, rightmost of stack 0
-  static constexpr std::size_t kFacts = 6;  ///< three labels, distance, depth of the stack, what is known and done
-  std::array<std::int16_t, kWords> words{};
-  std::array<std::int16_t, kFacts> facts{};  ///< rows of one table
-  std::uint8_t allowed = 0;                  ///< bit a: Action a is possible
-
-  /// Rows of the table of facts for so many relations.
-  static std::int64_t rows(std::int64_t relations);
-  /// Of a state that waits for an action; the labels in it are numbers of relations.
-  TransitionFeatures(const ArcEager& state, std::int64_t relations);
+  std::int64_t hidden = 300;  ///< of the classifier
+  /// 1 = the features of the first models (folders without this number); 2 = all of them (transition_features.h), and
+  /// the states also learn the next word's tag and the relation and side of the head, known or not.
+  std::int64_t design = 2;
 };
 
 class IncrementalNetwork {
@@ -52,19 +42,21 @@ class IncrementalNetwork {
   const Weights& weights() const { return weights_; }
   Json sizes_to_json() const;
 
-  /// A tree with the static oracle's way to it.
+  /// A tree as it is learned: made projective, in numbers.
   struct Example {
     const TaggedTree* tagged;
-    std::vector<TransitionFeatures> features;
-    std::vector<std::int64_t> actions;
-    std::vector<std::int64_t> labels;  ///< of the arc that the action makes: relation, + relations() for right arcs
+    std::vector<int> heads;
+    std::vector<std::int64_t> relations;
   };
-  /// The tree is made projective first.
   Example example(const TaggedTree& tagged) const;
 
-  /// The mean loss of some examples with dropout: actions + labels + ends of sentences + half of each tag's.
+  /// The mean loss of some examples with dropout, over the states that the sentences are led through: with probability
+  /// `explore` (in [0, 1]) the next action is drawn from the network's own, else it is the one of highest score that
+  /// costs nothing (action_costs). Learned are, in every state, the sum over the probabilities of all actions that cost
+  /// nothing and the label of the arc that is right there; for every word its tags, the end of the sentence, and what
+  /// `design` names.
   at::Tensor loss(const std::vector<Example>& examples, const std::vector<std::size_t>& chosen, double dropout,
-                  Random& drops) const;
+                  double explore, Random& drops) const;
 
   /// What has been read of a sentence. A copy goes on independently.
   struct State {
@@ -80,12 +72,26 @@ class IncrementalNetwork {
   std::vector<TaggedTree> parse(const std::vector<std::vector<std::string>>& sentences) const;
 
  private:
-  /// (N, 4), (N, 2 relations) of states: `slots` (N, kWords) are rows of `places`.
-  std::pair<at::Tensor, at::Tensor> classify(const at::Tensor& places, const at::Tensor& slots,
-                                             const at::Tensor& facts) const;
+  /// Takes an action in the state of sentence `row` that waits for one: (4) and (2 relations) scores.
+  using Take = std::function<void(std::size_t row, ArcEager& state, const TransitionFeatures& features,
+                                  const float* actions, const float* labels)>;
+
+  /// (B, T, width): what the layers say of each word; `dropout` 0 when reading.
+  at::Tensor outputs(const WordBatch& batch, double dropout) const;
+  /// (N, width) -> (N, words of the features * hidden)
   at::Tensor project(const at::Tensor& outputs) const;
-  /// Takes the allowed action of the highest score: (4) and (2 relations) numbers. The arc that it makes, if any.
-  std::optional<WordArc> take_best(ArcEager& transitions, std::uint8_t allowed, const float* actions,
+  /// (N, hidden) of states: `slots` (N, words of the features) are rows of `places`.
+  at::Tensor combine(const at::Tensor& places, const at::Tensor& slots, const at::Tensor& facts) const;
+  /// Numbers of a state's features; `first` is the row of the sentence's first word among all words.
+  void gather(const TransitionFeatures& features, std::int64_t first, std::vector<std::int64_t>& slots,
+              std::vector<std::int64_t>& facts) const;
+  /// Leads sentences of `sizes` words from start to end, all together. No gradients.
+  void walk(const at::Tensor& places, std::int64_t length, const std::vector<std::size_t>& sizes,
+            const Take& take) const;
+  /// The best relation of an arc that is no root's.
+  std::int64_t best_label(bool left, const float* labels) const;
+  /// Takes the allowed action of the highest score. The arc that it makes, if any.
+  std::optional<WordArc> take_best(ArcEager& transitions, const TransitionFeatures& features, const float* actions,
                                    const float* labels) const;
   void parse_batch(const std::vector<std::vector<std::string>>& sentences, const std::vector<std::size_t>& chosen,
                    std::vector<TaggedTree>& trees) const;
@@ -95,9 +101,9 @@ class IncrementalNetwork {
   Weights weights_;
   WordEncoder encoder_;
   std::vector<Lstm> layers_;
-  Affine upos_, xpos_, end_, actions_, labels_;
+  Affine upos_, xpos_, end_, next_, role_, actions_, labels_;
   at::Tensor no_word_;  // (2, width): what stands for none and for the root
-  at::Tensor slots_;    // (kWords * hidden, width)
+  at::Tensor slots_;    // (words of the features * hidden, width)
   at::Tensor facts_;    // (rows, hidden)
   at::Tensor bias_;     // (hidden)
 };
@@ -107,26 +113,5 @@ std::shared_ptr<const IncrementalNetwork> train_incremental(const std::vector<Ta
                                                             const std::vector<TaggedTree>& development,
                                                             const IncrementalSizes& sizes,
                                                             const NativeTraining& training, const Json& tokenizer);
-
-/// A reader with the network. Sentences end where the network says so, and after `most_words` words.
-class NativeWordParser final : public WordParser {
- public:
-  explicit NativeWordParser(std::shared_ptr<const IncrementalNetwork> network, std::size_t most_words = 200);
-
-  void reset() override;
-  WordStep read(const std::string& form) override;
-  void end_sentence() override;
-  std::size_t words() const override { return history_.size(); }
-  /// Reads the present sentence again up to there: the same steps, to the bit.
-  void roll_back(std::size_t words) override;
-  std::unique_ptr<WordParser> fork() const override { return std::make_unique<NativeWordParser>(*this); }
-
- private:
-  std::shared_ptr<const IncrementalNetwork> network_;
-  std::size_t most_words_;
-  IncrementalNetwork::State state_;
-  std::vector<std::string> history_;
-  std::vector<std::size_t> starts_;  // words read before each sentence
-};
 
 }  // namespace torsor::syntax

@@ -127,10 +127,11 @@ Lstm::Lstm(const std::string& name, std::int64_t inputs, std::int64_t width, Wei
   bias = weights.take(name + ".bias", {4 * width}, 0);
 }
 
-at::Tensor Lstm::operator()(const at::Tensor& inputs) const {
+at::Tensor Lstm::operator()(const at::Tensor& inputs, double drop) const {
   const at::Tensor zeros = at::zeros({1, inputs.size(0), width()}, inputs.options());
   const std::vector<at::Tensor> state = {zeros, zeros};
-  const std::vector<at::Tensor> weights = {input, hidden, bias, at::zeros_like(bias)};
+  const std::vector<at::Tensor> weights = {input, drop > 0 ? at::dropout(hidden, drop, /*train=*/true) : hidden, bias,
+                                           at::zeros_like(bias)};
   return std::get<0>(at::lstm(inputs, state, weights, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
                               /*train=*/input.requires_grad(), /*bidirectional=*/false, /*batch_first=*/true));
 }

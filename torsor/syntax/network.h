@@ -87,8 +87,9 @@ struct Lstm {
   Lstm(const std::string& name, std::int64_t inputs, std::int64_t width, Weights& weights);
 
   std::int64_t width() const { return hidden.size(1); }
-  /// (B, T, I) -> (B, T, H) from a state of zeros.
-  at::Tensor operator()(const at::Tensor& inputs) const;
+  /// (B, T, I) -> (B, T, H) from a state of zeros. `drop` of the weights between outputs and gates are left out, the
+  /// same at all places (Merity, Keskar and Socher, "Regularizing and optimizing LSTM language models", ICLR 2018).
+  at::Tensor operator()(const at::Tensor& inputs, double drop = 0) const;
   /// One step: (I) and the state (2, H: output and cell) -> the next state.
   at::Tensor step(const at::Tensor& inputs, const at::Tensor& state) const;
 };

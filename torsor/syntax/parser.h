@@ -101,9 +101,6 @@ Sentence bare_sentence(const std::vector<std::string>& forms);
 /// An unparsed sentence whose "# text" is `text` with white space collapsed.
 ParsedSentence unparsed(const std::string& text, const std::string& reason);
 
-/// `text` without white space: Unicode's Zs, tabs, line breaks. What two versions of a text must share.
-std::string without_space(std::string_view text);
-
 /// The forms of the surface tokens of sentences, without white space.
 std::string spelled_without_space(const std::vector<Sentence>& sentences);
 

@@ -5,6 +5,7 @@
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
+#include "torsor/syntax/letters.h"
 
 namespace torsor::syntax {
 
@@ -40,7 +41,7 @@ std::vector<ParsedSentence> ConlluParser::parse_tokens(const std::vector<std::ve
 
 std::vector<ParsedSentence> ConlluParser::parse_text(const std::string& text) {
   // The text may be the whole file's or a stretch of whole sentences.
-  const std::string wanted = without_space(text);
+  const std::string wanted = without_spaces(text);
   if (wanted.empty()) return {};
   for (std::size_t at = text_.find(wanted); at != std::string::npos; at = text_.find(wanted, at + 1)) {
     const auto first = by_offset_.find(at);

@@ -2,6 +2,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/syntax/incremental_text.h"
+#include "torsor/syntax/native_word_parser.h"
 
 namespace torsor::syntax {
 

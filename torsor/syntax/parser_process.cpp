@@ -106,6 +106,12 @@ class ProcessWordParser final : public WordParser {
   int in_sentence_ = 0;         // words of the present sentence
 };
 
+/// The sentence with "# text", as its tokens spell it where the child wrote none.
+Sentence with_text(Sentence sentence) {
+  if (!sentence.comment("text")) sentence.comments.push_back("# text = " + spelled_text(sentence));
+  return sentence;
+}
+
 }  // namespace
 
 ProcessParser::ProcessParser(ProcessOptions options) : options_(std::move(options)) {
@@ -246,7 +252,9 @@ std::vector<ParsedSentence> ProcessParser::parse_tokens(const std::vector<std::v
   converse(
       sentences.size(),
       [&](std::size_t index, std::int64_t id) { return tokens_request(id, options_.language, sentences[index]); },
-      [&](std::size_t index, const Reply& reply) { results[index].sentence = sentence_of(reply, sentences[index]); },
+      [&](std::size_t index, const Reply& reply) {
+        results[index].sentence = with_text(sentence_of(reply, sentences[index]));
+      },
       [&](std::size_t index, const std::string& reason) {
         results[index] = {bare_sentence(sentences[index]), false, reason};
       });
@@ -260,7 +268,8 @@ std::vector<ParsedSentence> ProcessParser::parse_text(const std::string& text) {
       pieces.size(),
       [&](std::size_t index, std::int64_t id) { return text_request(id, options_.language, pieces[index]); },
       [&](std::size_t index, const Reply& reply) {
-        for (Sentence& sentence : sentences_of(reply, pieces[index])) parts[index].push_back({std::move(sentence)});
+        for (Sentence& sentence : sentences_of(reply, pieces[index]))
+          parts[index].push_back({with_text(std::move(sentence))});
       },
       [&](std::size_t index, const std::string& reason) { parts[index] = {unparsed(pieces[index], reason)}; });
   std::vector<ParsedSentence> results;

@@ -5,6 +5,7 @@
 #include "torsor/base/error.h"
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
+#include "torsor/syntax/letters.h"
 
 namespace torsor::syntax {
 namespace {
@@ -109,7 +110,7 @@ std::string word_request(const std::string& form) { return json_text({{"op", "wo
 
 std::vector<Sentence> sentences_of(const Reply& reply, const std::string& text) {
   std::vector<Sentence> sentences = read_sentences(reply);
-  const std::string expected = without_space(text), found = spelled_without_space(sentences);
+  const std::string expected = without_spaces(text), found = spelled_without_space(sentences);
   if (expected != found) throw Error(str("reply ", reply.id, ": ", first_difference_of(expected, found)));
   return sentences;
 }

@@ -5,6 +5,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/base/utf8.h"
+#include "torsor/syntax/letters.h"
 #include "torsor/syntax/parse.h"
 #include "torsor/syntax/parser.h"
 
@@ -24,17 +25,11 @@ bool is_letter(char32_t c) {
                    : c == 0xAA || c == 0xB5 || c == 0xBA;
 }
 
-bool is_blank(char32_t c) {
-  std::string one;
-  append_utf8(one, c);
-  return without_space(one).empty();
-}
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 std::string lowered(std::string_view text) {
   std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), lower);
+  std::transform(result.begin(), result.end(), result.begin(), ascii_lower);
   return result;
 }
 
@@ -140,7 +135,7 @@ std::vector<std::pair<std::size_t, std::size_t>> places_of(const Sentence& sente
   std::vector<std::pair<std::size_t, std::size_t>> places;
   std::size_t at = 0;
   for (const SurfaceToken& token : surface_tokens(sentence)) {
-    while (at < text.size() && is_blank(decode_utf8(text, at).value)) at += decode_utf8(text, at).size;
+    while (at < text.size() && is_space(decode_utf8(text, at).value)) at += decode_utf8(text, at).size;
     if (text.compare(at, token.form.size(), token.form) != 0) return {};
     places.emplace_back(at, at + token.form.size());
     at += token.form.size();
@@ -154,7 +149,7 @@ void for_stretches(std::string_view text, Visit visit) {
   std::size_t begin = 0;
   for (std::size_t at = 0; at <= text.size();) {
     const CodePoint one = at < text.size() ? decode_utf8(text, at) : CodePoint{' ', 1, true};
-    if (is_blank(one.value)) {
+    if (is_space(one.value)) {
       if (at > begin) visit(begin, at);
       begin = at + one.size;
     }
@@ -280,7 +275,7 @@ bool Tokenizer::decide(const std::vector<std::string>& surroundings, bool otherw
 }
 
 bool Tokenizer::ends_before(std::string_view token, char32_t next) const {
-  if (is_blank(next)) return true;
+  if (is_space(next)) return true;
   if (token.empty()) return false;
   const std::vector<Character> characters = characters_of(token);
   return may_end(characters.back().value, next) && decide(before(token, next), true);
@@ -398,7 +393,7 @@ std::vector<ReadToken> WordReader::read(std::string_view bytes) {
     const std::size_t expected = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
     if (!one.valid && pending_.size() < expected && one.size == pending_.size()) continue;
     if (tokenizer_->ends_before(token_, one.value)) close(tokens);
-    if (!is_blank(one.value)) {
+    if (!is_space(one.value)) {
       if (token_.empty()) begin_ = read_ - pending_.size();
       blank_line_ = blank_line_ || newlines_ > 1;
       newlines_ = 0;
