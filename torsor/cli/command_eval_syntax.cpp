@@ -96,7 +96,7 @@ int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& c
   if (loaded.tokenizer != "bytes")
     throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', not bytes"));
   const ModelConfig& config = loaded.model.config();
-  const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, "", common);
+  const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, {}, "", common);
   const SentenceOptions options{plan.separator, plan.final_period, dtype_named(arguments.dtype), feed.get(),
                                 [] { return stop_requested.load(); }};
   Json json;

@@ -93,7 +93,7 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
   }
   const LmData data = load_data(arguments.data, plan.length);
   say(common, data.description);
-  const auto feed = feed_of(arguments.feed, /*causal=*/!encoder, data.gold, common.out + "/parses", common);
+  const auto feed = feed_of(arguments.feed, /*causal=*/!encoder, data.gold, data.domains, common.out + "/parses", common);
   RunControl control;
   control.folder = common.out;
   control.save_every = arguments.save_every;
@@ -238,7 +238,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
     data.corpus = load_tokens(arguments.tokens, static_cast<std::size_t>(arguments.token_bytes),
                               static_cast<std::uint32_t>(config.vocabulary_size));
   const Corpus& corpus = data.corpus;
-  const auto feed = feed_of(arguments.feed, /*causal=*/true, data.gold, "", common);
+  const auto feed = feed_of(arguments.feed, /*causal=*/true, data.gold, data.domains, "", common);
   std::vector<std::int64_t> lengths = arguments.lengths;
   if (lengths.empty()) lengths = {config.train_length};
   for (const std::int64_t length : lengths)

@@ -24,7 +24,6 @@ constexpr std::int64_t kDecodedTokens = 64;
 bool stopped(const CompareControl& control) { return control.stop && control.stop->load(); }
 
 double decode_speed(const Decoder& model, const Workload& work, std::int64_t window, at::ScalarType dtype) {
-  if (!model.encoding().inputs().empty()) return 0;  // nobody parses what it writes: unknown
   // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded, again and
   // again where that is little.
   const std::vector<std::int64_t> prompt = work.prompt(std::max<std::int64_t>(window / 2, 1));
@@ -36,11 +35,15 @@ double decode_speed(const Decoder& model, const Workload& work, std::int64_t win
   double seconds = 0;
   try {
     for (std::int64_t fresh = 0; fresh < kDecodedTokens; fresh += options.max_tokens) {
+      // What it writes is parsed as it comes, which is part of the time.
+      if (!model.encoding().inputs().empty()) options.inputs = byte_inputs(work.stream(model.encoding()));
       seconds += generate_greedy(model, {prompt}, options).seconds;
       decoded += options.max_tokens - 1;  // the first token comes from the prompt's pass
     }
   } catch (const Refusal&) {
-    return 0;  // an encoding without a cache: unknown, and no reason to lose the run
+    return 0;  // an encoding without a cache, or tags that cannot be streamed: unknown, and no reason to lose the run
+  } catch (const UsageError&) {
+    return 0;  // no gate tells of a text that is being written
   }
   return seconds > 0 ? static_cast<double>(decoded) / seconds : 0;
 }
@@ -78,6 +81,12 @@ class Comparison {
         throw UsageError(str("'", label, "': a control changes parses, and this encoding reads none"));
     }
     work_ = make_workload(plan_, feed_factory(plan_.parses, control_, /*causal=*/true));
+    for (const std::string& label : plan_.encodings) {
+      ModelConfig model = plan_.run.model;
+      model.train_length = window_;
+      model.complete();
+      work_->check(*make_encoding(split_control(label).first, model.dimensions()));
+    }
     if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())
       throw Error(str("the data has changed since the results were made: SHA-256 ", work_->sha256(), ", expected ",
                       control_.expected_data));
@@ -135,6 +144,7 @@ class Comparison {
       if (speed > 0) json["decode_tokens_per_second"] = speed;
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
       json["effect"] = effect_of(result.model, work_->inputs_of(plan_.eval_lengths.back()));
+      if (Json syntax = work.account(result.model.encoding()); !syntax.is_null()) json["syntax"] = std::move(syntax);
     } catch (const Interrupted&) {
       throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
     } catch (const UsageError&) {
@@ -356,7 +366,7 @@ SyntaxFeedFactory feed_factory(const ParseSources& parses, const CompareControl&
   ParseSources sources = parses;
   if (sources.cache.empty()) sources.cache = control.folder + "/parses";
   return [sources, causal, tell = control.on_message](const LmData& data) {
-    return make_parsed_feed(sources, causal, data.gold, tell);
+    return make_parsed_feed(sources, causal, data.gold, tell, data.domains);
   };
 }
 

@@ -97,6 +97,7 @@ MaskedBatch masked_batch(const Corpus& corpus, const std::vector<Window>& window
     }
     row.tokens.push_back({bytes, bytes});
     row.place = FeedRow::Place{&corpus, window, 1, bytes};
+    row.withheld = masked.chosen;
     fed.push_back(std::move(row));
   }
   MaskedBatch batch;

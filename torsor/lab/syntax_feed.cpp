@@ -1,5 +1,7 @@
 #include "torsor/lab/syntax_feed.h"
 
+#include <utility>
+
 #include "torsor/base/error.h"
 
 namespace torsor {
@@ -12,6 +14,32 @@ std::string names_of(const Encoding& encoding) {
 }
 
 }  // namespace
+
+std::unique_ptr<SyntaxStream> SyntaxFeed::stream(const Encoding& encoding) const {
+  throw Refusal(str("'", encoding.expression(), "' reads ", names_of(encoding), " of every token, and ", description(),
+                    " gives them for texts that are there alone, not for one that is being written"));
+}
+
+std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>&, const std::vector<std::int64_t>&)>
+byte_inputs(std::shared_ptr<SyntaxStream> stream) {
+  return [stream = std::move(stream)](const std::vector<std::vector<std::int64_t>>& rows,
+                                      const std::vector<std::int64_t>& first) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      const std::size_t read = stream->size(row);
+      if (rows[row].size() < read)
+        throw Error(
+            str("generate: row ", row, " had ", read, " tokens and has ", rows[row].size(), "; rows only grow"));
+      std::vector<std::string> fresh;
+      for (std::size_t t = read; t < rows[row].size(); ++t) {
+        const std::int64_t token = rows[row][t];
+        if (token < 0 || token > 255) throw Error(str("generate: tokens must be bytes to be parsed, found ", token));
+        fresh.emplace_back(1, static_cast<char>(token));
+      }
+      stream->read(row, fresh);
+    }
+    return stream->inputs(first);
+  };
+}
 
 NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const std::vector<FeedRow>& rows,
                        std::int64_t tokens) {

@@ -50,6 +50,15 @@ class TextWorkload : public Workload {
     return other;
   }
 
+  std::shared_ptr<SyntaxStream> stream(const Encoding& encoding) const override {
+    if (!feed_ || data_.valid.tokenizer != "bytes") return Workload::stream(encoding);
+    return feed_->stream(encoding);
+  }
+  void check(const Encoding& encoding) const override {
+    if (feed_ && !encoding.inputs().empty()) feed_->check(encoding, data_.other_texts || has_sentences());
+  }
+  Json account(const Encoding& encoding) const override { return feed_ ? feed_->account(encoding) : Json(nullptr); }
+
   std::vector<std::int64_t> prompt(std::int64_t most) const override {
     const std::vector<Document>& documents = data_.valid.documents;
     const auto longest = std::max_element(documents.begin(), documents.end(), [](const Document& a, const Document& b) {
@@ -61,6 +70,8 @@ class TextWorkload : public Workload {
   }
 
  protected:
+  /// Whether sentences are fed that belong to no document.
+  virtual bool has_sentences() const { return false; }
   virtual std::unique_ptr<TextWorkload> copy() const { return std::make_unique<TextWorkload>(*this); }
 
   LmData data_;
@@ -113,6 +124,7 @@ class SyntaxWorkload : public TextWorkload {
   }
 
  private:
+  bool has_sentences() const override { return true; }
   std::unique_ptr<TextWorkload> copy() const override { return std::make_unique<SyntaxWorkload>(*this); }
 
   SyntaxPlan plan_;
