@@ -9,6 +9,7 @@
 #include "torsor/cli/syntax_options.h"
 #include "torsor/lab/compare.h"
 #include "torsor/lab/glue.h"
+#include "torsor/lab/perplexity_watch.h"
 #include "torsor/lab/profile.h"
 
 namespace torsor {
@@ -35,6 +36,8 @@ struct CompareArguments {
   std::vector<std::string> glue_tasks;
   std::int64_t fine_steps = -1;
   double fine_rate = 0;
+  std::int64_t gate_every = 0;
+  bool gate_warn_only = false;
   std::string from;
   bool resume = false;
   CLI::App* command = nullptr;
@@ -49,6 +52,12 @@ void check_fit(const CompareArguments& arguments) {
   refuse(!arguments.glue_tasks.empty(), "--glue-tasks", "--task glue");
   refuse(arguments.fine_steps >= 0, "--fine-steps", "--task glue");
   refuse(arguments.fine_rate > 0, "--fine-rate", "--task glue");
+  if (!learns_from_text(arguments.task)) {
+    refuse(arguments.gate_every > 0, "--gate-every", "--task lm and syntax");
+    if (arguments.task != "glue") refuse(!arguments.feed.gate.reports.empty(), "--gate", "--task lm, syntax and glue");
+  }
+  if (arguments.gate_warn_only && arguments.gate_every == 0)
+    throw UsageError("--gate-warn-only goes with --gate-every");
   const char* syntax = given_syntax_option(arguments.syntax);
   if (arguments.task != "syntax") refuse(syntax != nullptr, syntax, "--task syntax");
   if (learns_from_text(arguments.task)) {
@@ -87,6 +96,7 @@ GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOpti
   refuse(!arguments.eval_lengths.empty(), "--eval-lengths");
   refuse(arguments.eval_spans >= 0, "--eval-spans");
   refuse(arguments.problems > 0, "--problems");
+  refuse(arguments.gate_every > 0, "--gate-every");
   const char* syntax = given_syntax_option(arguments.syntax);
   refuse(syntax != nullptr, syntax);
   GlueComparePlan plan = glue_profile(arguments.profile);
@@ -136,6 +146,9 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   if (arguments.learning_rate > 0) plan.run.learning_rate = arguments.learning_rate;
   if (arguments.eval_spans >= 0) plan.eval_spans = arguments.eval_spans;
   if (arguments.problems > 0) plan.problems = arguments.problems;
+  plan.gate_every = arguments.gate_every;
+  plan.gate_warn_only = arguments.gate_warn_only;
+  if (plan.gate_every > 0) plan.encodings = bases_first(std::move(plan.encodings));
   plan.run.warmup_steps = std::min(plan.run.warmup_steps, plan.run.steps);
   plan.run.dtype = arguments.dtype;
   dtype_named(plan.run.dtype);
@@ -153,11 +166,22 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   CompareControl control;
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
-      for (const char* planned :
-           {"--encodings",       "--task",   "--text",   "--valid",  "--tokens",        "--token-bytes", "--length",
-            "--eval-lengths",    "--seeds",  "--steps",  "--batch",  "--learning-rate", "--eval-spans",  "--problems",
-            "--profile",         "--model",  "--dtype",  "--suites", "--suite-items",   "--blimp",       "--separator",
-            "--sg-final-period", "--parser", "--parses", "--arcs"})
+      for (const char* planned : {"--encodings",     "--task",
+                                  "--text",          "--valid",
+                                  "--tokens",        "--token-bytes",
+                                  "--length",        "--eval-lengths",
+                                  "--seeds",         "--steps",
+                                  "--batch",         "--learning-rate",
+                                  "--eval-spans",    "--problems",
+                                  "--profile",       "--model",
+                                  "--dtype",         "--suites",
+                                  "--suite-items",   "--blimp",
+                                  "--separator",     "--sg-final-period",
+                                  "--parser",        "--parses",
+                                  "--arcs",          "--gate",
+                                  "--domain",        "--allow-unverified-domain",
+                                  "--strict-gate",   "--gate-every",
+                                  "--gate-warn-only"})
         if (option->count() > 0 && option->check_name(planned))
           throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
     const Json earlier = read_json(arguments.from);
@@ -225,6 +249,12 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   add_syntax_options(command, arguments->syntax);
   add_feed_options(command, arguments->feed);
+  command
+      ->add_option(
+          "--gate-every", arguments->gate_every,
+          "steps between two looks of the perplexity gate: sipe(E) is stopped where E, compared too, is better")
+      ->check(whole_number(1));
+  command->add_flag("--gate-warn-only", arguments->gate_warn_only, "with --gate-every: warn, and stop nothing");
   command->add_option("--data", arguments->folder, "of glue: the folder that holds a folder a task");
   command
       ->add_option("--glue-tasks", arguments->glue_tasks,

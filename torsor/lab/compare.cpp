@@ -9,6 +9,7 @@
 #include "torsor/data/task.h"
 #include "torsor/lab/effects.h"
 #include "torsor/lab/machine.h"
+#include "torsor/lab/perplexity_watch.h"
 #include "torsor/lab/results_folder.h"
 #include "torsor/lab/workload.h"
 #include "torsor/model/generate.h"
@@ -69,10 +70,7 @@ class Comparison {
     window_ = trained_window(plan_);
     for (const std::string& label : plan_.encodings) {
       const std::string encoding = split_control(label).first;
-      ModelConfig model = plan_.run.model;
-      model.train_length = window_;
-      model.complete();
-      const auto made = make_encoding(encoding, model.dimensions());
+      const auto made = encoding_of(label);
       check_axes(*made, encoding);
       if (!made->inputs().empty() && plan_.parses.empty() && !control_.feed)
         throw UsageError(str("'", encoding, "' reads ", made->inputs().front(),
@@ -81,12 +79,7 @@ class Comparison {
         throw UsageError(str("'", label, "': a control changes parses, and this encoding reads none"));
     }
     work_ = make_workload(plan_, feed_factory(plan_.parses, control_, /*causal=*/true));
-    for (const std::string& label : plan_.encodings) {
-      ModelConfig model = plan_.run.model;
-      model.train_length = window_;
-      model.complete();
-      work_->check(*make_encoding(split_control(label).first, model.dimensions()));
-    }
+    for (const std::string& label : plan_.encodings) work_->check(*encoding_of(label));
     if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())
       throw Error(str("the data has changed since the results were made: SHA-256 ", work_->sha256(), ", expected ",
                       control_.expected_data));
@@ -112,6 +105,7 @@ class Comparison {
     plan.seed = seed;
     plan.length = window_;
     const at::ScalarType dtype = dtype_named(plan.dtype);
+    std::optional<PerplexityWatch> watch;
     Json json;
     json["encoding"] = encoding;
     json["seed"] = seed;
@@ -130,6 +124,7 @@ class Comparison {
       run.progress = progress ? &*progress : nullptr;
       if (control_.on_message)
         run.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
+      watch_run(encoding, seed, folder, work, run, watch);
       const RunResult result = train_run(plan, work.training(plan), run);
       json["parameters"] = result.model.parameter_count();
       json["train"] = train_to_json(result.train);
@@ -149,15 +144,87 @@ class Comparison {
       throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
     } catch (const UsageError&) {
       throw;
+    } catch (const GateStop& stop) {
+      tell(json, give_up(json, "stopped", stop.what()));
+      if (Json syntax = work.account(*encoding_of(encoding)); !syntax.is_null()) json["syntax"] = std::move(syntax);
     } catch (const Refusal& refusal) {
       tell(json, give_up(json, "refused", refusal.what()));
     } catch (const std::exception& error) {
       tell(json, give_up(json, "failed", error.what()));
     }
+    if (watch) json["perplexity_gate"] = watch->to_json();
+    if (const std::string why = why_not_watched(encoding); !why.empty())
+      json["perplexity_gate"] = {
+          {"base", nullptr}, {"status", "not watched: " + why}, {"rise", nullptr}, {"evaluations", Json::array()}};
     folder_->record(folder, json);
     effects_.push_back(json.at("effect"));
     json.erase("effect");
     return json;
+  }
+
+  /// What a run with syntax is held against; null where there is nothing to hold it against.
+  const std::string* base_of(const std::string& label) const {
+    const std::string base = without_syntax(split_control(label).first);
+    for (const std::string& one : plan_.encodings) {
+      if (one == label) return nullptr;  // a base that comes later tells nothing in time
+      if (one == base) return &one;
+    }
+    return nullptr;
+  }
+
+  /// Why the perplexity gate, though asked, does not look at a run with syntax; empty where it does, or is not asked.
+  std::string why_not_watched(const std::string& label) const {
+    if (plan_.gate_every == 0 || !learns_from_text(plan_.task) || encoding_of(label)->inputs().empty()) return "";
+    if (!split_control(label).second.empty()) return "a control";
+    return base_of(label) == nullptr ? "its base without syntax is not compared before it" : "";
+  }
+
+  std::shared_ptr<const Encoding> encoding_of(const std::string& label) const {
+    ModelConfig model = plan_.run.model;
+    model.train_length = window_;
+    model.complete();
+    return make_encoding(split_control(label).first, model.dimensions());
+  }
+
+  /// Has both sides of the perplexity gate evaluated while they train: bases leave a record, runs with syntax are held
+  /// against it.
+  void watch_run(const std::string& label, std::uint64_t seed, const std::string& folder, const Workload& work,
+                 RunControl& run, std::optional<PerplexityWatch>& watch) const {
+    if (plan_.gate_every == 0 || !learns_from_text(plan_.task)) return;
+    const bool reads = !encoding_of(label)->inputs().empty();
+    const std::string* base = reads && split_control(label).second.empty() ? base_of(label) : nullptr;
+    const bool is_base = std::any_of(plan_.encodings.begin(), plan_.encodings.end(), [&](const std::string& one) {
+      const std::string* of = one == label || !split_control(one).second.empty() ? nullptr : base_of(one);
+      return of != nullptr && *of == label;
+    });
+    if (base == nullptr && !is_base) return;
+    if (base != nullptr) {
+      PerplexityWatch::Options options;
+      options.warmup_steps = plan_.run.warmup_steps;
+      options.warn_only = plan_.gate_warn_only;
+      options.on_message = run.on_message;
+      options.account = [&work](const Encoding& encoding) { return work.account(encoding); };
+      watch.emplace(*base, WatchRecord(folder_->run_folder(*base, seed)), std::move(options));
+    }
+    const std::int64_t length =
+        std::find(plan_.eval_lengths.begin(), plan_.eval_lengths.end(), plan_.run.length) == plan_.eval_lengths.end()
+            ? plan_.eval_lengths.front()
+            : plan_.run.length;
+    auto record = std::make_shared<std::optional<WatchRecord>>();
+    run.on_step = [this, record, folder, length, &work, &watch](const Decoder& model, const StepReport& report) {
+      if (!*record) {
+        // What an earlier process saw counts, up to where this one goes on.
+        record->emplace(folder);
+        for (const WatchedFigure& one : (*record)->figures())
+          if (watch && one.step < report.step) watch->replay(one);
+      }
+      if (report.step % plan_.gate_every != 0) return;
+      const Json entry =
+          work.evaluate(model, length, dtype_named(plan_.run.dtype), [this] { return stopped(control_); });
+      const WatchedFigure figure = watched_figure(entry, report.step, work.window_domains(length));
+      (*record)->add(figure);
+      if (watch) watch->observe(figure, model);
+    };
   }
 
   void tell(const Json& json, const std::string& reason) const {
@@ -281,6 +348,7 @@ Json compare_to_json(const ComparePlan& plan) {
     json["data"] = data_to_json(plan.data);
     json["eval_spans"] = plan.eval_spans;
     if (!plan.parses.empty()) json["parses"] = sources_to_json(plan.parses);
+    if (plan.gate_every > 0) json["perplexity_gate"] = {{"every", plan.gate_every}, {"warn_only", plan.gate_warn_only}};
     if (plan.task == "syntax") json["syntax"] = syntax_to_json(plan.syntax);
   } else {
     json["problems"] = plan.problems;
@@ -307,6 +375,12 @@ ComparePlan read_config(const Json& config, const std::string& source) {
     plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
     plan.eval_spans = object.get<std::int64_t>("eval_spans");
     if (object.has("parses")) plan.parses = sources_from_json(object.get<Json>("parses"), source + ": config: parses");
+    if (object.has("perplexity_gate")) {
+      JsonObject gate = object.object("perplexity_gate");
+      plan.gate_every = gate.get<std::int64_t>("every");
+      plan.gate_warn_only = gate.get<bool>("warn_only");
+      gate.finish();
+    }
     if (plan.task == "syntax") plan.syntax = syntax_from_json(object.get<Json>("syntax"), source + ": config: syntax");
   } else {
     check_task(plan.task);
@@ -338,6 +412,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   at_least("eval_spans", 0, plan.eval_spans);
   at_least("problems", 1, plan.problems);
   at_least("threads", 0, plan.threads);
+  at_least("perplexity_gate: every", 0, plan.gate_every);
   if (plan.threads > 1024) throw Error(str(source, ": config: threads must be at most 1024, found ", plan.threads));
   at_least("run: batch", 1, plan.run.batch);
   at_least("run: accumulation", 1, plan.run.accumulation);

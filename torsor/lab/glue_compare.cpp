@@ -95,6 +95,12 @@ class GlueComparison {
     tasks_ = load_glue_tasks(plan_.folder, plan_.tasks, plan_.fine);
     data_ = load_data(plan_.data, plan_.encoder.run.length);
     if (const SyntaxFeedFactory make = feed_factory(plan_.parses, control_, /*causal=*/false)) feed_ = make(data_);
+    for (const std::string& encoding : plan_.encodings) {
+      EncoderPlan plan = plan_.encoder;
+      plan.run.encoding = encoding;
+      // The sentences of tasks belong to no document.
+      if (const Encoder encoder = make_encoder(plan); feed_) feed_->check(encoder.encoding(), true);
+    }
     data_.sha256 = sha256_hex(data_.sha256 + hash_of(tasks_) + (feed_ ? feed_->sha256() : ""));
     if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
       throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ",
@@ -151,6 +157,9 @@ class GlueComparison {
       json["eval"].push_back(tasks_entry(pretrained.encoder, plan, label, folder));
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
       json["effect"] = nullptr;
+      if (feed_)
+        if (Json syntax = feed_->account(pretrained.encoder.encoding()); !syntax.is_null())
+          json["syntax"] = std::move(syntax);
     } catch (const Interrupted&) {
       throw interrupted();
     } catch (const UsageError&) {

@@ -131,7 +131,9 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   TrainOptions options = train_options(plan, control);
   options.configuration = plan_to_json(plan);
   options.configuration["data_sha256"] = data.sha256;
-  const TrainResult result = train_model(model, plan, data, options, {}, control.on_message);
+  TrainCallbacks callbacks;
+  if (control.on_step) callbacks.on_step = [&](const StepReport& report) { control.on_step(model, report); };
+  const TrainResult result = train_model(model, plan, data, options, callbacks, control.on_message);
   save_checkpoint(control.folder, model, data.tokenizer);
   return {std::move(model), result};
 }

@@ -39,6 +39,8 @@ struct RunControl {
   const std::atomic<bool>* stop = nullptr;
   const Progress::Options* progress = nullptr;
   std::function<void(const std::string&)> on_message;  ///< a warning for people; empty = nobody is told
+  /// After every step, before its state is saved; what it throws ends the run.
+  std::function<void(const Decoder& model, const StepReport& report)> on_step;
 };
 
 at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for others than float32 and bf16

@@ -41,6 +41,8 @@ class Workload {
   virtual void check(const Encoding& /*encoding*/) const {}
   /// What results.json says of an encoding's syntax (SyntaxFeed::account); null where nothing is fed.
   virtual Json account(const Encoding& /*encoding*/) const { return nullptr; }
+  /// The domain of each window that evaluate() scores at a length, "" where it has none; empty where no text has one.
+  virtual std::vector<std::string> window_domains(std::int64_t /*length*/) const { return {}; }
   /// Up to `most` tokens that decoding can begin with; at least one.
   virtual std::vector<std::int64_t> prompt(std::int64_t most) const = 0;
 };

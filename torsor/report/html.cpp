@@ -12,6 +12,7 @@
 #include "torsor/report/markup.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
+#include "torsor/report/syntax_table.h"
 #include "torsor/report/table.h"
 
 namespace torsor::report {
@@ -58,6 +59,7 @@ class Page {
       table_section(task, suffix);
       cost_section(task, suffix);
     }
+    syntax_section();
     training_section();
     for (const std::string& task : tasks) position_section(task, tasks.size() > 1 ? ": " + task : "");
     effect_section();
@@ -399,6 +401,22 @@ class Page {
       html_.close().raw("\n");
     }
     html_.close().close().close().raw("\n");
+    end_section();
+  }
+
+  void syntax_section() {
+    const SyntaxTable table = syntax_table(results_);
+    if (table.rows.empty()) return;
+    section("Syntax",
+            "Where the trees came from, on which domains they were good enough, and how much of the text they cover. A "
+            "domain that its gate closed has no syntax: there the encoding is the one inside, bit for bit.");
+    rows_table(table.rows, "Syntax by encoding", false);
+    if (!table.domains.empty()) rows_table(table.domains, "Parser by domain", false);
+    if (!table.notes.empty()) {
+      html_.open("ul", {{"class", "reasons"}});
+      for (const std::string& note : table.notes) html_.element("li", {}, note);
+      html_.close().raw("\n");
+    }
     end_section();
   }
 
