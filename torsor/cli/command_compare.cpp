@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "torsor/cli/command_syntax.h"
 #include "torsor/cli/feed_options.h"
 #include "torsor/cli/publish.h"
 #include "torsor/cli/syntax_options.h"
+#include "torsor/lab/cells.h"
 #include "torsor/lab/compare.h"
 #include "torsor/lab/glue.h"
 #include "torsor/lab/perplexity_watch.h"
@@ -36,6 +38,8 @@ struct CompareArguments {
   std::vector<std::string> glue_tasks;
   std::int64_t fine_steps = -1;
   double fine_rate = 0;
+  std::string grid;
+  bool list = false;
   std::int64_t gate_every = 0;
   bool gate_warn_only = false;
   std::string from;
@@ -86,6 +90,17 @@ std::vector<std::int64_t> seeds_of(const CompareArguments& arguments, const Comm
   return seeds;
 }
 
+/// What --grid names, for models of the kind that the task trains.
+std::vector<std::string> encodings_of_grid(const CompareArguments& arguments, std::int64_t layers) {
+  if (!arguments.encodings.empty()) throw UsageError("--grid names the encodings; leave --encodings out");
+  const CellGrid grid = cell_grid(arguments.grid, layers);
+  if (grid.encoder != (arguments.task == "glue"))
+    throw UsageError(str("the grid ", grid.name, " is of ",
+                         grid.encoder ? "encoders: it needs --task glue" : "decoders",
+                         grid.encoder ? "" : ": it needs --task lm or syntax", ", found --task ", arguments.task));
+  return grid_encodings(grid);
+}
+
 /// Encoders on tasks in the GLUE layouts.
 GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOptions& common) {
   if (arguments.folder.empty()) throw UsageError("--task glue needs --data, the folder that holds a folder a task");
@@ -105,11 +120,13 @@ GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOpti
   plan.data = arguments.data;
   plan.data.generated_bytes = generated;
   plan.parses = sources_of(arguments.feed);
+  plan.grid = arguments.grid;
   plan.folder = arguments.folder;
   plan.tasks = arguments.glue_tasks;
   RunPlan& run = plan.encoder.run;
   if (!arguments.model.empty()) plan.encoder.encoder = encoder_from_json(read_json(arguments.model), arguments.model);
   plan.encoder.encoder.complete();
+  if (!plan.grid.empty()) plan.encodings = encodings_of_grid(arguments, plan.encoder.encoder.model.layers);
   if (arguments.length > 0) run.length = arguments.length;
   if (arguments.steps > 0) run.steps = arguments.steps;
   if (arguments.batch > 0) run.batch = arguments.batch;
@@ -137,6 +154,8 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
     plan.run.model = read_model_file(arguments.model);
   else
     plan.run.model.complete();
+  plan.grid = arguments.grid;
+  if (!plan.grid.empty()) plan.encodings = encodings_of_grid(arguments, plan.run.model.layers);
   // Without lengths of its own, an evaluation keeps the profile's multiples of the training length.
   if (arguments.length > 0) set_length(plan, arguments.length);
   if (!arguments.eval_lengths.empty()) plan.eval_lengths = arguments.eval_lengths;
@@ -161,26 +180,49 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
 }
 
 int run_command(const CompareArguments& arguments, const CommonOptions& common) {
+  if (arguments.list) {
+    if (arguments.grid.empty()) throw UsageError("--list goes with --grid");
+    const std::int64_t layers =
+        arguments.model.empty() ? ModelConfig().layers : read_model_file(arguments.model).layers;
+    print_grid(arguments.grid, layers, common);
+    return 0;
+  }
   ComparePlan plan;
   std::optional<GlueComparePlan> glue;
   CompareControl control;
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
-      for (const char* planned : {"--encodings",     "--task",
-                                  "--text",          "--valid",
-                                  "--tokens",        "--token-bytes",
-                                  "--length",        "--eval-lengths",
-                                  "--seeds",         "--steps",
-                                  "--batch",         "--learning-rate",
-                                  "--eval-spans",    "--problems",
-                                  "--profile",       "--model",
-                                  "--dtype",         "--suites",
-                                  "--suite-items",   "--blimp",
-                                  "--separator",     "--sg-final-period",
-                                  "--parser",        "--parses",
-                                  "--arcs",          "--gate",
-                                  "--domain",        "--allow-unverified-domain",
-                                  "--strict-gate",   "--gate-every",
+      for (const char* planned : {"--encodings",
+                                  "--grid",
+                                  "--task",
+                                  "--text",
+                                  "--valid",
+                                  "--tokens",
+                                  "--token-bytes",
+                                  "--length",
+                                  "--eval-lengths",
+                                  "--seeds",
+                                  "--steps",
+                                  "--batch",
+                                  "--learning-rate",
+                                  "--eval-spans",
+                                  "--problems",
+                                  "--profile",
+                                  "--model",
+                                  "--dtype",
+                                  "--suites",
+                                  "--suite-items",
+                                  "--blimp",
+                                  "--separator",
+                                  "--sg-final-period",
+                                  "--parser",
+                                  "--parses",
+                                  "--arcs",
+                                  "--gate",
+                                  "--domain",
+                                  "--allow-unverified-domain",
+                                  "--strict-gate",
+                                  "--gate-every",
                                   "--gate-warn-only"})
         if (option->count() > 0 && option->check_name(planned))
           throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
@@ -224,6 +266,11 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command
       ->add_option("--encodings", arguments->encodings, "expressions, with ';' between (commas belong to expressions)")
       ->take_all();
+  command->add_option(
+      "--grid", arguments->grid,
+      "the encodings of an ablation in place of --encodings: decoder, depth, coupling or controls, with "
+      "--task glue encoder, fusion or labels");
+  command->add_flag("--list", arguments->list, "with --grid: print its cells and run nothing");
   command->add_option("--task", arguments->task, "what is compared: lm, syntax, glue, addition or passkey")
       ->capture_default_str();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders (*.txt, *.md) to train on");

@@ -36,6 +36,12 @@ ParseSources sources_of(const FeedArguments& arguments) {
   return sources;
 }
 
+void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_texts, const CommonOptions& common) {
+  if (feed == nullptr || encoding.inputs().empty()) return;
+  feed->check(encoding, other_texts);
+  for (const std::string& line : gate_lines(feed->account(encoding))) say(common, line);
+}
+
 std::shared_ptr<const SyntaxFeed> feed_of(const FeedArguments& arguments, bool causal, GoldParses gold,
                                           TextDomains domains, const std::string& cache, const CommonOptions& common) {
   ParseSources sources = sources_of(arguments);

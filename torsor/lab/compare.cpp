@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "torsor/data/task.h"
+#include "torsor/lab/cells.h"
 #include "torsor/lab/effects.h"
 #include "torsor/lab/machine.h"
 #include "torsor/lab/perplexity_watch.h"
@@ -79,7 +81,14 @@ class Comparison {
         throw UsageError(str("'", label, "': a control changes parses, and this encoding reads none"));
     }
     work_ = make_workload(plan_, feed_factory(plan_.parses, control_, /*causal=*/true));
-    for (const std::string& label : plan_.encodings) work_->check(*encoding_of(label));
+    std::set<std::string> told;
+    for (const std::string& label : plan_.encodings) {
+      const auto encoding = encoding_of(label);
+      work_->check(*encoding);
+      if (control_.on_message)
+        for (const std::string& line : gate_lines(work_->account(*encoding)))
+          if (told.insert(line).second) control_.on_message(line);
+    }
     if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())
       throw Error(str("the data has changed since the results were made: SHA-256 ", work_->sha256(), ", expected ",
                       control_.expected_data));
@@ -348,6 +357,7 @@ Json compare_to_json(const ComparePlan& plan) {
     json["data"] = data_to_json(plan.data);
     json["eval_spans"] = plan.eval_spans;
     if (!plan.parses.empty()) json["parses"] = sources_to_json(plan.parses);
+    if (!plan.grid.empty()) json["grid"] = grid_to_json(cell_grid(plan.grid, plan.run.model.layers));
     if (plan.gate_every > 0) json["perplexity_gate"] = {{"every", plan.gate_every}, {"warn_only", plan.gate_warn_only}};
     if (plan.task == "syntax") json["syntax"] = syntax_to_json(plan.syntax);
   } else {
@@ -375,6 +385,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
     plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
     plan.eval_spans = object.get<std::int64_t>("eval_spans");
     if (object.has("parses")) plan.parses = sources_from_json(object.get<Json>("parses"), source + ": config: parses");
+    if (object.has("grid")) plan.grid = object.get<Json>("grid").value("name", "");
     if (object.has("perplexity_gate")) {
       JsonObject gate = object.object("perplexity_gate");
       plan.gate_every = gate.get<std::int64_t>("every");

@@ -38,6 +38,7 @@ struct ComparePlan {
   std::int64_t eval_spans = 32;  ///< of text: spans of the largest length that are scored; 0 = all
   std::int64_t problems = 40;    ///< of a generated task: test problems a cell
   std::int64_t threads = 0;
+  std::string grid;  ///< the grid that the encodings are of (cells.h); empty = none
   /// Steps between two looks of the perplexity gate (perplexity_watch.h): runs with syntax whose base without it is
   /// compared too, with the same seed, and stands before them. 0 = never.
   std::int64_t gate_every = 0;

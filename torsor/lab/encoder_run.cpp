@@ -159,7 +159,7 @@ EncoderResult train_encoder(const EncoderPlan& plan, const LmData& data, const R
                                            plan.run.seed, index, encoder.encoding(), feed.get());
     return masked_loss(encoder, batch, plan, true);
   });
-  save_encoder(control.folder, encoder);
+  save_encoder(control.folder, encoder, nullptr, feed ? feed->embedder() : std::string());
   return {std::move(encoder), result};
 }
 

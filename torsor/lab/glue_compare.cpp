@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "torsor/base/hash.h"
+#include "torsor/lab/cells.h"
 #include "torsor/lab/glue.h"
 #include "torsor/lab/machine.h"
 #include "torsor/lab/results_folder.h"
@@ -284,6 +285,7 @@ Json glue_plan_to_json(const GlueComparePlan& plan) {
   json["profile"] = plan.profile;
   json["data"] = data_to_json(plan.data);
   if (!plan.parses.empty()) json["parses"] = sources_to_json(plan.parses);
+  if (!plan.grid.empty()) json["grid"] = grid_to_json(cell_grid(plan.grid, plan.encoder.encoder.model.layers));
   json["folder"] = plan.folder;
   json["tasks"] = plan.tasks;
   json["fine"] = fine_to_json(plan.fine);
@@ -306,6 +308,7 @@ GlueComparePlan read_plan(const Json& config, const std::string& source) {
   plan.profile = object.get<std::string>("profile");
   plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
   if (object.has("parses")) plan.parses = sources_from_json(object.get<Json>("parses"), source + ": config: parses");
+  if (object.has("grid")) plan.grid = object.get<Json>("grid").value("name", "");
   plan.folder = object.get<std::string>("folder");
   plan.tasks = object.get<std::vector<std::string>>("tasks");
   plan.fine = fine_from_json(object.get<Json>("fine"), source + ": config: fine");

@@ -166,6 +166,8 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
     for (const std::string& name : encoding.inputs())
       if (name == kSyntaxVectors) embedder_of(encoding, asked.mode);
     parsers_->verdicts(asked.mode, other_texts);
+    const std::lock_guard lock(mutex_);
+    other_texts_ = other_texts_ || other_texts;
   }
 
   std::unique_ptr<SyntaxStream> stream(const Encoding& encoding) const override {
@@ -327,6 +329,7 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
   bool causal_;
   syntax::Control control_;
   mutable std::mutex mutex_;
+  mutable bool other_texts_ = false;  ///< some were announced that no treebank brings
   mutable std::map<Key, std::shared_ptr<const syntax::SyntaxFeatures>> features_;
   mutable std::map<std::tuple<const void*, std::size_t, ParseMode, syntax::SubwordRule, bool>, Kept> documents_;
   mutable std::map<std::tuple<ParseMode, syntax::SubwordRule, bool>, Tally> tallies_;
@@ -345,8 +348,8 @@ Json ParsedFeed::account(const Encoding& encoding) const {
   json["parser"] = parsers_->parser_to_json(asked.mode);
   json["gate"] = parsers_->gated() ? "asked" : "not asked";
   json["domains"] = Json::array();
-  // Whether texts without a domain were asked for shows in the counts: check() refused them where they may not be.
-  for (const DomainVerdict& one : parsers_->verdicts(asked.mode, false)) {
+  const std::lock_guard lock(mutex_);
+  for (const DomainVerdict& one : parsers_->verdicts(asked.mode, other_texts_)) {
     Json domain = {{"domain", one.domain}, {"verdict", one.verdict}, {"fed", one.open}};
     for (const char* figure : {"uas", "las", "low", "high", "words"}) domain[figure] = nullptr;
     if (one.figures != nullptr) {
@@ -356,7 +359,6 @@ Json ParsedFeed::account(const Encoding& encoding) const {
     }
     json["domains"].push_back(std::move(domain));
   }
-  const std::lock_guard lock(mutex_);
   const auto found = tallies_.find({asked.mode, asked.options.rule, asked.options.repeat});
   const Tally tally = found == tallies_.end() ? Tally{} : found->second;
   json["documents"] = tally.documents;

@@ -53,11 +53,13 @@ TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::s
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
   const BatchSampler sampler(text, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
                              plan.seed);
-  return {text.tokenizer, text.vocabulary_size, sha256, [=](const Decoder& model, std::uint64_t index) {
+  return {text.tokenizer, text.vocabulary_size, sha256,
+          [=](const Decoder& model, std::uint64_t index) {
             if (model.encoding().inputs().empty()) return model.token_losses(windows_of(sampler, index), dtype).mean();
             const NamedTensors named = feed_windows(feed.get(), model.encoding(), text, sampler.at(index));
             return model.token_losses(windows_of(sampler, index), dtype, named).mean();
-          }};
+          },
+          feed ? feed->embedder() : std::string()};
 }
 
 at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch) {
@@ -134,7 +136,7 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   TrainCallbacks callbacks;
   if (control.on_step) callbacks.on_step = [&](const StepReport& report) { control.on_step(model, report); };
   const TrainResult result = train_model(model, plan, data, options, callbacks, control.on_message);
-  save_checkpoint(control.folder, model, data.tokenizer);
+  save_checkpoint(control.folder, model, data.tokenizer, data.embedder);
   return {std::move(model), result};
 }
 

@@ -59,6 +59,7 @@ struct TrainingData {
   /// The loss of micro-batch `index` = step * accumulation + micro: one number with a gradient graph, a function of the
   /// index and the run's seed alone.
   std::function<at::Tensor(const Decoder& model, std::uint64_t index)> loss;
+  std::string embedder = {};  ///< SHA-256 of the network that makes syntax.vectors, for the checkpoint; empty without
 };
 
 /// Windows of text, all targets alike; `feed` is for encodings with per-token inputs. Throws Error when no document

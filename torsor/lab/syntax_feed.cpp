@@ -41,6 +41,21 @@ byte_inputs(std::shared_ptr<SyntaxStream> stream) {
   };
 }
 
+std::vector<std::string> gate_lines(const Json& account) {
+  std::vector<std::string> lines;
+  if (!account.is_object()) return lines;
+  for (const Json& one : account.at("domains")) {
+    const auto verdict = one.at("verdict").get<std::string>();
+    const bool fed = one.at("fed").get<bool>();
+    if (fed && verdict != "unverified") continue;
+    const auto name = one.at("domain").get<std::string>();
+    lines.push_back(str("gate: ", name.empty() ? "text without a domain" : name, ": ", verdict,
+                        one.at("uas").is_number() ? str(" (UAS ", one.at("uas"), ")") : "",
+                        fed ? ", has syntax all the same" : ", has no syntax"));
+  }
+  return lines;
+}
+
 NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const std::vector<FeedRow>& rows,
                        std::int64_t tokens) {
   const std::vector<std::string> names = encoding.inputs();

@@ -96,6 +96,9 @@ class SyntaxFeed {
 std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>& rows, const std::vector<std::int64_t>& first)>
 byte_inputs(std::shared_ptr<SyntaxStream> stream);
 
+/// For people, of SyntaxFeed::account: a line a domain that has no syntax, or has it unverified. Empty without any.
+std::vector<std::string> gate_lines(const Json& account);
+
 /// Makes the feed of a comparison from its data, which outlive it.
 using SyntaxFeedFactory = std::function<std::shared_ptr<const SyntaxFeed>(const LmData& data)>;
 

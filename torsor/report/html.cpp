@@ -6,6 +6,7 @@
 #include "torsor/base/error.h"
 #include "torsor/report/accuracy.h"
 #include "torsor/report/charts.h"
+#include "torsor/report/grid_table.h"
 #include "torsor/report/groups.h"
 #include "torsor/report/heat_map.h"
 #include "torsor/report/html_style.h"
@@ -59,6 +60,7 @@ class Page {
       table_section(task, suffix);
       cost_section(task, suffix);
     }
+    grid_section();
     syntax_section();
     training_section();
     for (const std::string& task : tasks) position_section(task, tasks.size() > 1 ? ": " + task : "");
@@ -401,6 +403,20 @@ class Page {
       html_.close().raw("\n");
     }
     html_.close().close().close().raw("\n");
+    end_section();
+  }
+
+  void grid_section() {
+    const std::vector<GridTable> tables = grid_tables(results_);
+    if (tables.empty()) return;
+    section("By cell", "What is varied down, what it is varied on across; a column with a star knows later words.");
+    for (const GridTable& table : tables) rows_table(table.rows, table.title, false);
+    const std::vector<std::string> notes = grid_notes(results_);
+    if (!notes.empty()) {
+      html_.open("ul", {{"class", "reasons"}});
+      for (const std::string& note : notes) html_.element("li", {}, note);
+      html_.close().raw("\n");
+    }
     end_section();
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "torsor/base/error.h"
+#include "torsor/report/grid_table.h"
 #include "torsor/report/groups.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
@@ -219,6 +220,7 @@ std::string text_table(const Results& results) {
     if (marked) text += "* the 95 % interval of its lead over the runner-up excludes zero\n";
     add_reasons(table, text);
   }
+  if (const std::string grid = grid_text(results); !grid.empty()) text += "\n" + grid;
   if (const std::string syntax = syntax_text(results); !syntax.empty()) text += (text.empty() ? "" : "\n") + syntax;
   return text;
 }
