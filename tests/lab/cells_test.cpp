@@ -27,7 +27,7 @@ TEST(Cells, EveryCellIsAnEncoding) {
     for (const Cell& cell : grid.cells) {
       EXPECT_TRUE(places.insert({cell.row, cell.column}).second) << name << " " << cell.row << " " << cell.column;
       const auto [expression, control] = split_control(cell.encoding);
-      const auto made = make_encoding(expression, {.heads = 4, .head_dim = 32, .layers = 4, .train_length = 128});
+      const auto made = make_encoding(expression, {.heads = 4, .head_dim = 32, .train_length = 128, .layers = 4});
       EXPECT_EQ(made->inputs().empty(), cell.row == "none") << cell.encoding;
       // Every cell's base is compared, and before it.
       const std::vector<std::string> encodings = grid_encodings(grid);

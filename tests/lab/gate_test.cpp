@@ -303,7 +303,7 @@ TEST_F(Gates, AComparisonIsWatchedAndToldOf) {
             for (auto& [domain, value] : figure.domains) value /= 2;
             record.add(figure);
           }
-          EXPECT_EQ(record.figures().size(), 1u);  // a later step goes when an earlier one is added
+          EXPECT_EQ(record.figures().size(), 2u);
         }
     };
     const Json results = run_compare(plan, control);
