@@ -75,6 +75,99 @@ TEST_F(CliSyntaxParsers, FromATreebankToAGate) {
   EXPECT_TRUE(contains(advice.out, "not prefix safe")) << advice;
 }
 
+TEST_F(CliSyntaxParsers, GatesWhereModelsAreTrainedAndJudged) {
+  ASSERT_EQ(run(train("causal", "incremental", {"--dev", gold_})).code, 0);
+  const std::string report = folder_ / "gate.json";
+  ASSERT_EQ(run({"syntax", "gate", "--parser", folder_ / "causal", gold_, "--out", report}).code, 0);
+  const auto compare = [&](const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"compare",
+                                          "--encodings",
+                                          "sipe(alibi); alibi",
+                                          "--text",
+                                          gold_,
+                                          "--valid",
+                                          gold_,
+                                          "--parser",
+                                          folder_ / "causal",
+                                          "--length",
+                                          "16",
+                                          "--eval-lengths",
+                                          "16",
+                                          "--eval-spans",
+                                          "2",
+                                          "--steps",
+                                          "2",
+                                          "--batch",
+                                          "2",
+                                          "--seeds",
+                                          "0",
+                                          "--model",
+                                          put_tiny_model(folder_),
+                                          "--threads",
+                                          "1",
+                                          "--out",
+                                          folder_ / out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  const Ran watched = compare("watched", {"--gate", report, "--gate-every", "1", "--gate-warn-only"});
+  ASSERT_EQ(watched.code, 0) << watched;
+  EXPECT_TRUE(contains(watched.out, "native incremental")) << watched;
+  const Json results = read_json(folder_ / "watched/results.json");
+  EXPECT_EQ(results.at("runs")[0].at("encoding"), "alibi");  // the base goes first
+  const Json& syntax = results.at("runs")[1];
+  EXPECT_EQ(syntax.at("syntax").at("gate"), "asked");
+  EXPECT_EQ(syntax.at("perplexity_gate").at("evaluations").size(), 2U);
+  EXPECT_TRUE(contains(slurp(folder_ / "watched/report.html"), "Parser by domain"));
+  // Again, from its own results.
+  const Ran again = run({"compare", "--from", folder_ / "watched/results.json", "--out", folder_ / "again"});
+  ASSERT_EQ(again.code, 0) << again;
+  EXPECT_EQ(read_json(folder_ / "again/results.json").at("runs")[1].at("eval"), syntax.at("eval"));
+  const Ran plain = compare("plain", {});
+  ASSERT_EQ(plain.code, 0) << plain;
+  EXPECT_TRUE(contains(plain.out, "gate: not asked")) << plain;
+
+  std::string checkpoint;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "watched/runs"))
+    if (contains(entry.path().filename(), "sipe")) checkpoint = entry.path();
+  const auto judge = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"eval",   checkpoint, "--text", text_, "--parser", folder_ / "causal",
+                                          "--gate", report,     "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  const Ran judged = judge({"--domain", "weblog"});
+  ASSERT_EQ(judged.code, 0) << judged;
+  EXPECT_EQ(parse_json(judged.out, "eval").at("syntax").at("domains").at(0).at("verdict"), "pass");
+  const Ran unverified = judge({});
+  EXPECT_EQ(unverified.code, 2) << unverified;
+  EXPECT_TRUE(contains(unverified.err, "--allow-unverified-domain")) << unverified;
+  const Ran allowed = judge({"--allow-unverified-domain"});
+  EXPECT_EQ(allowed.code, 0) << allowed;
+  EXPECT_TRUE(contains(allowed.err, "unverified, has syntax all the same")) << allowed;
+
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--strict-gate"}, {"--gate-warn-only"}, {"--domain", "weblog"}}) {
+    const Ran ran = compare("wrong", wrong);
+    EXPECT_EQ(ran.code, 2) << ran;
+  }
+  EXPECT_EQ(run({"eval", checkpoint, "--text", text_, "--gate", report}).code, 2);
+}
+
+TEST(CliCells, AreListedAndNamed) {
+  const Ran cells = run({"syntax", "cells", "depth", "--layers", "16"});
+  ASSERT_EQ(cells.code, 0) << cells;
+  EXPECT_TRUE(contains(cells.out, "sipe(txl, mode=incremental, inject_from=12)")) << cells;
+  const Ran list = run({"compare", "--grid", "decoder", "--list"});
+  ASSERT_EQ(list.code, 0) << list;
+  EXPECT_TRUE(contains(list.out, "42 encodings") && contains(list.out, "not sayable")) << list;
+  EXPECT_EQ(parse_json(run({"syntax", "cells", "fusion", "--json"}).out, "cells").at("cells").size(), 4U);
+  EXPECT_EQ(run({"syntax", "cells", "widths"}).code, 2);
+  EXPECT_EQ(run({"compare", "--list"}).code, 2);
+  EXPECT_EQ(run({"compare", "--grid", "encoder"}).code, 2);  // of encoders
+  EXPECT_EQ(run({"compare", "--grid", "depth", "--encodings", "rope"}).code, 2);
+}
+
 TEST_F(CliSyntaxParsers, TokensComeFromLinesOrConllu) {
   const std::string lines = folder_.put("words.txt", "the dog sees the cat .\n\nthe boy likes the girl .\n");
   for (const std::string& file : {lines, gold_}) {

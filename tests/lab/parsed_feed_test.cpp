@@ -7,6 +7,7 @@
 
 #include "tests/base/test_folder.h"
 #include "tests/lab/tiny_lab.h"
+#include "tests/lab/toy_causal_parser.h"
 #include "tests/syntax/small_trees.h"
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
@@ -17,8 +18,6 @@
 #include "torsor/lab/surprisal.h"
 #include "torsor/syntax/arc_training.h"
 #include "torsor/syntax/features.h"
-#include "torsor/syntax/native_incremental.h"
-#include "torsor/syntax/tokenizer.h"
 
 namespace torsor {
 namespace {
@@ -31,26 +30,7 @@ class ParsedFeed : public ::testing::Test {
  protected:
   ParsedFeed() { at::set_num_threads(1); }
 
-  /// A folder with a left-to-right parser of toy sentences.
-  static const std::string& causal_parser() {
-    static const TestFolder folder;
-    static const std::string path = [] {
-      const auto trees = syntax::testing::small_trees(200, 9);
-      syntax::IncrementalSizes sizes;
-      sizes.words = {.word = 16, .character = 8, .spelling = 16};
-      sizes.lstm = 24;
-      sizes.hidden = 32;
-      syntax::NativeTraining training;
-      training.epochs = 4;
-      training.batch_words = 150;
-      training.learning_rate = 1e-2;
-      training.folder = folder / "causal";
-      syntax::train_incremental(trees, {}, sizes, training,
-                                syntax::Tokenizer(syntax::testing::sentences_of(trees)).to_json());
-      return training.folder;
-    }();
-    return path;
-  }
+  static const std::string& causal_parser() { return testing::toy_causal_parser(); }
 
   static std::shared_ptr<const Encoding> encoding(const std::string& expression) {
     return make_encoding(expression, {.heads = 2, .head_dim = 8, .train_length = 16});

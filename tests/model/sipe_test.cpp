@@ -171,7 +171,24 @@ TEST(Sipe, GeneratesWhatThePassesSay) {
     GreedyOptions options;
     options.max_tokens = 6;
     EXPECT_THROW(generate_greedy(model, prompts, options), UsageError);
-    options.inputs = [&](const Rows& rows) { return parsed(tensor_of(rows)); };
+    options.inputs = [&](const Rows& rows, const std::vector<std::int64_t>& first) {
+      NamedTensors named = parsed(tensor_of(rows));
+      std::int64_t rest = 0;
+      for (std::size_t b = 0; b < rows.size(); ++b)
+        rest = std::max(rest, static_cast<std::int64_t>(rows[b].size()) - first[b]);
+      for (auto& [name, tensor] : named) {
+        std::vector<at::Tensor> parts;
+        for (std::size_t b = 0; b < rows.size(); ++b) {
+          const std::int64_t left = std::min(rest, tensor.size(1) - first[b]);
+          const at::Tensor part = tensor[static_cast<std::int64_t>(b)].narrow(0, first[b], left);
+          std::vector<std::int64_t> shape = part.sizes().vec();
+          shape[0] = rest - left;
+          parts.push_back(at::cat({part, at::zeros(shape, part.options())}));
+        }
+        tensor = at::stack(parts);
+      }
+      return named;
+    };
     const Generated found = generate_greedy(model, prompts, options);
     for (std::size_t b = 0; b < prompts.size(); ++b) {
       std::vector<std::int64_t> row = prompts[b];

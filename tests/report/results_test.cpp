@@ -76,7 +76,7 @@ TEST(ReportResults, ErrorsNameThePlace) {
   expect_error(document, "runs");
   document = small();
   document["runs"][1]["status"] = "fine";
-  expect_error(document, "runs[1]: status: expected ok, refused or failed, got 'fine'");
+  expect_error(document, "runs[1]: status: expected ok, refused, failed or stopped, got 'fine'");
   document = small();
   document["runs"][1]["seed"] = 0;
   expect_error(document, "runs[1]: expected each encoding and seed once, got 'rope' with seed 0 again");

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "torsor/cli/command_syntax.h"
 #include "torsor/cli/feed_options.h"
 #include "torsor/cli/publish.h"
 #include "torsor/cli/syntax_options.h"
+#include "torsor/lab/cells.h"
 #include "torsor/lab/compare.h"
 #include "torsor/lab/glue.h"
+#include "torsor/lab/perplexity_watch.h"
 #include "torsor/lab/profile.h"
 
 namespace torsor {
@@ -36,6 +39,10 @@ struct CompareArguments {
   std::vector<std::string> glue_tasks;
   std::int64_t fine_steps = -1;
   double fine_rate = 0;
+  std::string grid;
+  bool list = false;
+  std::int64_t gate_every = 0;
+  bool gate_warn_only = false;
   std::string from;
   bool resume = false;
   CLI::App* command = nullptr;
@@ -50,6 +57,12 @@ void check_fit(const CompareArguments& arguments) {
   refuse(!arguments.glue_tasks.empty(), "--glue-tasks", "--task glue");
   refuse(arguments.fine_steps >= 0, "--fine-steps", "--task glue");
   refuse(arguments.fine_rate > 0, "--fine-rate", "--task glue");
+  if (!learns_from_text(arguments.task)) {
+    refuse(arguments.gate_every > 0, "--gate-every", "--task lm and syntax");
+    if (arguments.task != "glue") refuse(!arguments.feed.gate.reports.empty(), "--gate", "--task lm, syntax and glue");
+  }
+  if (arguments.gate_warn_only && arguments.gate_every == 0)
+    throw UsageError("--gate-warn-only goes with --gate-every");
   const char* syntax = given_syntax_option(arguments.syntax);
   if (arguments.task != "syntax") refuse(syntax != nullptr, syntax, "--task syntax");
   if (learns_from_text(arguments.task)) {
@@ -78,6 +91,17 @@ std::vector<std::int64_t> seeds_of(const CompareArguments& arguments, const Comm
   return seeds;
 }
 
+/// What --grid names, for models of the kind that the task trains.
+std::vector<std::string> encodings_of_grid(const CompareArguments& arguments, std::int64_t layers) {
+  if (!arguments.encodings.empty()) throw UsageError("--grid names the encodings; leave --encodings out");
+  const CellGrid grid = cell_grid(arguments.grid, layers);
+  if (grid.encoder != (arguments.task == "glue"))
+    throw UsageError(str("the grid ", grid.name, " is of ",
+                         grid.encoder ? "encoders: it needs --task glue" : "decoders",
+                         grid.encoder ? "" : ": it needs --task lm or syntax", ", found --task ", arguments.task));
+  return grid_encodings(grid);
+}
+
 /// Encoders on tasks in the GLUE layouts.
 GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOptions& common) {
   if (arguments.folder.empty()) throw UsageError("--task glue needs --data, the folder that holds a folder a task");
@@ -88,6 +112,7 @@ GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOpti
   refuse(!arguments.eval_lengths.empty(), "--eval-lengths");
   refuse(arguments.eval_spans >= 0, "--eval-spans");
   refuse(arguments.problems > 0, "--problems");
+  refuse(arguments.gate_every > 0, "--gate-every");
   const char* syntax = given_syntax_option(arguments.syntax);
   refuse(syntax != nullptr, syntax);
   GlueComparePlan plan = glue_profile(arguments.profile);
@@ -96,11 +121,13 @@ GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOpti
   plan.data = arguments.data;
   plan.data.generated_bytes = generated;
   plan.parses = sources_of(arguments.feed);
+  plan.grid = arguments.grid;
   plan.folder = arguments.folder;
   plan.tasks = arguments.glue_tasks;
   RunPlan& run = plan.encoder.run;
   if (!arguments.model.empty()) plan.encoder.encoder = encoder_from_json(read_json(arguments.model), arguments.model);
   plan.encoder.encoder.complete();
+  if (!plan.grid.empty()) plan.encodings = encodings_of_grid(arguments, plan.encoder.encoder.model.layers);
   if (arguments.length > 0) run.length = arguments.length;
   if (arguments.steps > 0) run.steps = arguments.steps;
   if (arguments.batch > 0) run.batch = arguments.batch;
@@ -128,6 +155,8 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
     plan.run.model = read_model_file(arguments.model);
   else
     plan.run.model.complete();
+  plan.grid = arguments.grid;
+  if (!plan.grid.empty()) plan.encodings = encodings_of_grid(arguments, plan.run.model.layers);
   // Without lengths of its own, an evaluation keeps the profile's multiples of the training length.
   if (arguments.length > 0) set_length(plan, arguments.length);
   if (!arguments.eval_lengths.empty()) plan.eval_lengths = arguments.eval_lengths;
@@ -138,6 +167,9 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   plan.run.tag_loss = arguments.tag_loss;
   if (arguments.eval_spans >= 0) plan.eval_spans = arguments.eval_spans;
   if (arguments.problems > 0) plan.problems = arguments.problems;
+  plan.gate_every = arguments.gate_every;
+  plan.gate_warn_only = arguments.gate_warn_only;
+  if (plan.gate_every > 0) plan.encodings = bases_first(std::move(plan.encodings));
   plan.run.warmup_steps = std::min(plan.run.warmup_steps, plan.run.steps);
   plan.run.dtype = arguments.dtype;
   dtype_named(plan.run.dtype);
@@ -150,16 +182,50 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
 }
 
 int run_command(const CompareArguments& arguments, const CommonOptions& common) {
+  if (arguments.list) {
+    if (arguments.grid.empty()) throw UsageError("--list goes with --grid");
+    const std::int64_t layers =
+        arguments.model.empty() ? ModelConfig().layers : read_model_file(arguments.model).layers;
+    print_grid(arguments.grid, layers, common);
+    return 0;
+  }
   ComparePlan plan;
   std::optional<GlueComparePlan> glue;
   CompareControl control;
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
-      for (const char* planned :
-           {"--encodings",       "--task",   "--text",   "--valid",  "--tokens",        "--token-bytes", "--length",
-            "--eval-lengths",    "--seeds",  "--steps",  "--batch",  "--learning-rate", "--eval-spans",  "--problems",
-            "--profile",         "--model",  "--dtype",  "--suites", "--suite-items",   "--blimp",       "--separator",
-            "--sg-final-period", "--parser", "--parses", "--arcs"})
+      for (const char* planned : {"--encodings",
+                                  "--grid",
+                                  "--task",
+                                  "--text",
+                                  "--valid",
+                                  "--tokens",
+                                  "--token-bytes",
+                                  "--length",
+                                  "--eval-lengths",
+                                  "--seeds",
+                                  "--steps",
+                                  "--batch",
+                                  "--learning-rate",
+                                  "--eval-spans",
+                                  "--problems",
+                                  "--profile",
+                                  "--model",
+                                  "--dtype",
+                                  "--suites",
+                                  "--suite-items",
+                                  "--blimp",
+                                  "--separator",
+                                  "--sg-final-period",
+                                  "--parser",
+                                  "--parses",
+                                  "--arcs",
+                                  "--gate",
+                                  "--domain",
+                                  "--allow-unverified-domain",
+                                  "--strict-gate",
+                                  "--gate-every",
+                                  "--gate-warn-only"})
         if (option->count() > 0 && option->check_name(planned))
           throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
     const Json earlier = read_json(arguments.from);
@@ -202,6 +268,11 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command
       ->add_option("--encodings", arguments->encodings, "expressions, with ';' between (commas belong to expressions)")
       ->take_all();
+  command->add_option(
+      "--grid", arguments->grid,
+      "the encodings of an ablation in place of --encodings: decoder, depth, coupling or controls, with "
+      "--task glue encoder, fusion or labels");
+  command->add_flag("--list", arguments->list, "with --grid: print its cells and run nothing");
   command->add_option("--task", arguments->task, "what is compared: lm, syntax, glue, addition or passkey")
       ->capture_default_str();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders (*.txt, *.md) to train on");
@@ -228,6 +299,12 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--dtype", arguments->dtype, "float32 or bf16")->capture_default_str();
   add_syntax_options(command, arguments->syntax);
   add_feed_options(command, arguments->feed);
+  command
+      ->add_option(
+          "--gate-every", arguments->gate_every,
+          "steps between two looks of the perplexity gate: sipe(E) is stopped where E, compared too, is better")
+      ->check(whole_number(1));
+  command->add_flag("--gate-warn-only", arguments->gate_warn_only, "with --gate-every: warn, and stop nothing");
   command->add_option("--data", arguments->folder, "of glue: the folder that holds a folder a task");
   command
       ->add_option("--glue-tasks", arguments->glue_tasks,

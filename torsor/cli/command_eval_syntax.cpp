@@ -6,6 +6,7 @@
 #include "torsor/data/minimal_suites.h"
 #include "torsor/lab/syntax_eval.h"
 #include "torsor/model/checkpoint.h"
+#include "torsor/model/structure_embedder.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/table.h"
 
@@ -96,7 +97,10 @@ int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& c
   if (loaded.tokenizer != "bytes")
     throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', not bytes"));
   const ModelConfig& config = loaded.model.config();
-  const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, "", common);
+  const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, {}, "", common);
+  require_embedder(loaded.model.encoding(), loaded.embedder, feed ? feed->embedder() : std::string(),
+                   arguments.checkpoint);
+  check_feed(feed.get(), loaded.model.encoding(), true, common);
   const SentenceOptions options{plan.separator, plan.final_period, dtype_named(arguments.dtype), feed.get(),
                                 [] { return stop_requested.load(); }};
   Json json;
@@ -129,6 +133,8 @@ int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& c
       print_entry(json["eval"].back(), "paradigms", "linguistic term");
     }
   }
+  if (feed)
+    if (Json account = feed->account(loaded.model.encoding()); !account.is_null()) json["syntax"] = std::move(account);
   if (common.json) std::cout << json_text(json, 1) << "\n";
   return 0;
 }

@@ -5,7 +5,7 @@ namespace torsor {
 
 void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   CLI::App* syntax = app.add_subcommand(
-      "syntax", "treebanks and parsers: check, tags, score, corpus, suites, train, parse, gate, advise");
+      "syntax", "treebanks and parsers: check, tags, score, corpus, suites, train, parse, gate, advise, cells");
   syntax->footer("Example: torsor syntax check treebank.conllu");
   syntax->require_subcommand(1);
   add_syntax_check(*syntax, common, chosen);
@@ -15,6 +15,7 @@ void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   add_syntax_parse(*syntax, common, chosen);
   add_syntax_gate(*syntax, common, chosen);
   add_syntax_advise(*syntax, common, chosen);
+  add_syntax_cells(*syntax, common, chosen);
   add_syntax_corpus(*syntax, common, chosen);
   add_syntax_suites(*syntax, common, chosen);
 }

@@ -1,6 +1,9 @@
 // The sub-commands of torsor syntax, each in a file of its own.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "torsor/cli/common.h"
 
 namespace torsor {
@@ -13,6 +16,10 @@ void add_syntax_score(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_parse(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_cells(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
 void add_syntax_advise(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
+
+/// Prints the cells of a grid (torsor/lab/cells.h) for models of `layers` layers. Throws UsageError for an unknown one.
+void print_grid(const std::string& name, std::int64_t layers, const CommonOptions& common);
 
 }  // namespace torsor

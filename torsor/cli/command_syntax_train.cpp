@@ -67,8 +67,9 @@ int run_arcs(const SyntaxTrainArguments& arguments, const std::vector<Sentence>&
   const Progress::Options progress = progress_options(common, arguments.parser);
   training.progress = &progress;
   training.on_message = [&](const std::string& line) { say(common, line); };
-  const TrainedArcs trained = train_arcs(arc_sentences(sentences, incremental), arc_sentences(development, incremental),
-                                         {.incremental = incremental}, training);
+  const TrainedArcs trained =
+      train_arcs(arc_sentences(sentences, incremental), arc_sentences(development, incremental),
+                 {.incremental = incremental, .exchange = arguments.parser == "arcs-exchange"}, training);
   const NativeModel model = read_native_model(common.out);
   if (common.json) {
     Json json = model.training;
@@ -142,10 +143,11 @@ void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
       "Example: torsor syntax train --parser native --conllu en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out "
       "ewt");
   command
-      ->add_option("--parser", arguments->parser,
-                   "native (whole sentences), incremental (left to right, for causal tags), udpipe; arcs and "
-                   "arcs-incremental: the structure embedder of sipe(prior=fsyn)")
-      ->check(CLI::IsMember({"native", "incremental", "udpipe", "arcs", "arcs-incremental"}))
+      ->add_option(
+          "--parser", arguments->parser,
+          "native (whole sentences), incremental (left to right, for causal tags), udpipe; arcs, arcs-exchange "
+          "(for encoders) and arcs-incremental: the structure embedder of sipe(prior=fsyn)")
+      ->check(CLI::IsMember({"native", "incremental", "udpipe", "arcs", "arcs-exchange", "arcs-incremental"}))
       ->required();
   command->add_option("--conllu", arguments->treebank, "CoNLL-U files to train on")->required();
   command->add_option("--dev", arguments->development, "CoNLL-U file that is scored after each pass");

@@ -18,6 +18,7 @@
 #include "torsor/lab/run.h"
 #include "torsor/lab/tasks.h"
 #include "torsor/model/checkpoint.h"
+#include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
 namespace torsor {
@@ -85,15 +86,18 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
     if (arguments.resume && !run_there) say(common, str("no saved state in '", common.out, "': from the first step"));
   }
   // Refuse what does not fit before any data is read.
+  std::shared_ptr<const Encoding> encoding;
   if (encoder) {
     encoder->run = plan;
-    make_encoder(*encoder);
+    encoding = make_encoder(*encoder).shared_encoding();
   } else {
-    make_model(plan, 2);
+    encoding = make_model(plan, 2).shared_encoding();
   }
   const LmData data = load_data(arguments.data, plan.length);
   say(common, data.description);
-  const auto feed = feed_of(arguments.feed, /*causal=*/!encoder, data.gold, common.out + "/parses", common);
+  const auto feed =
+      feed_of(arguments.feed, /*causal=*/!encoder, data.gold, data.domains, common.out + "/parses", common);
+  check_feed(feed.get(), *encoding, data.other_texts, common);
   RunControl control;
   control.folder = common.out;
   control.save_every = arguments.save_every;
@@ -238,7 +242,10 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
     data.corpus = load_tokens(arguments.tokens, static_cast<std::size_t>(arguments.token_bytes),
                               static_cast<std::uint32_t>(config.vocabulary_size));
   const Corpus& corpus = data.corpus;
-  const auto feed = feed_of(arguments.feed, /*causal=*/true, data.gold, "", common);
+  const auto feed = feed_of(arguments.feed, /*causal=*/true, data.gold, data.domains, "", common);
+  require_embedder(loaded.model.encoding(), loaded.embedder, feed ? feed->embedder() : std::string(),
+                   arguments.checkpoint);
+  check_feed(feed.get(), loaded.model.encoding(), data.other_texts, common);
   std::vector<std::int64_t> lengths = arguments.lengths;
   if (lengths.empty()) lengths = {config.train_length};
   for (const std::int64_t length : lengths)
@@ -269,6 +276,8 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
       std::cout << "loss " << std::setprecision(6) << one.loss << "  perplexity " << std::exp(one.loss)
                 << (bytes ? str("  bits/byte ", one.loss / std::numbers::ln2) : "") << "\n";
   }
+  if (feed)
+    if (Json account = feed->account(loaded.model.encoding()); !account.is_null()) json["syntax"] = std::move(account);
   if (common.json) std::cout << json_text(json, 1) << "\n";
   return 0;
 }

@@ -70,7 +70,7 @@ int run_merge(const TuneArguments& arguments, const CommonOptions& common) {
   if (!common.force && (present(out, "config.json") || present(out, "model.safetensors")))
     throw Error(str("'", out, "' already holds a checkpoint; give another --out or replace it with --force"));
   const Decoder merged = adapter.tuned.merged();
-  save_checkpoint(out, merged, adapter.base.tokenizer);
+  save_checkpoint(out, merged, adapter.base.tokenizer, adapter.base.embedder);
   if (common.json) {
     const Json json = {{"adapter", arguments.merge},
                        {"out", out},

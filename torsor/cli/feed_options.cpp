@@ -14,6 +14,16 @@ void add_feed_options(CLI::App* command, FeedArguments& arguments) {
   command->add_option("--parses", arguments.parses, "CoNLL-U files that hold the trees of the text")->take_all();
   command->add_option("--arcs", arguments.arcs, "the folder of a structure embedder, for sipe(prior=fsyn)");
   command->add_option("--parse-cache", arguments.cache, "a folder in which parses are kept; left out: in the results'");
+  command
+      ->add_option(
+          "--gate", arguments.gate.reports,
+          "what `torsor syntax gate --out` wrote of a parser given here: domains that it failed have no syntax")
+      ->take_all();
+  command->add_option("--domain", arguments.gate.domain, "with --gate: the domain of text that no treebank brings");
+  command->add_flag("--allow-unverified-domain", arguments.gate.allow_unverified,
+                    "with --gate: feed domains that no report tells of");
+  command->add_flag("--strict-gate", arguments.gate.strict,
+                    "with --gate: the lower end of the interval must be above the threshold");
 }
 
 void add_tag_loss(CLI::App* command, double& weight) {
@@ -30,15 +40,26 @@ ParseSources sources_of(const FeedArguments& arguments) {
   for (const std::string& path : arguments.parses) sources.parsers.push_back("conllu:" + path);
   sources.arcs = arguments.arcs;
   sources.cache = arguments.cache;
+  sources.gate = arguments.gate;
   return sources;
 }
 
+void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_texts, const CommonOptions& common) {
+  if (feed == nullptr || encoding.inputs().empty()) return;
+  feed->check(encoding, other_texts);
+  for (const std::string& line : gate_lines(feed->account(encoding))) say(common, line);
+}
+
 std::shared_ptr<const SyntaxFeed> feed_of(const FeedArguments& arguments, bool causal, GoldParses gold,
-                                          const std::string& cache, const CommonOptions& common) {
+                                          TextDomains domains, const std::string& cache, const CommonOptions& common) {
   ParseSources sources = sources_of(arguments);
-  if (sources.empty()) return nullptr;
+  if (sources.empty()) {
+    if (!sources.gate.reports.empty()) throw UsageError("--gate goes with --parser");
+    return nullptr;
+  }
   if (sources.cache.empty()) sources.cache = cache;
-  return make_parsed_feed(sources, causal, std::move(gold), [&common](const std::string& line) { say(common, line); });
+  return make_parsed_feed(
+      sources, causal, std::move(gold), [&common](const std::string& line) { say(common, line); }, std::move(domains));
 }
 
 }  // namespace torsor

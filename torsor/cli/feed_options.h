@@ -13,6 +13,7 @@ namespace torsor {
 struct FeedArguments {
   std::vector<std::string> parsers, parses;
   std::string arcs, cache;
+  GateSettings gate;
 };
 
 void add_feed_options(CLI::App* command, FeedArguments& arguments);
@@ -22,9 +23,13 @@ void add_tag_loss(CLI::App* command, double& weight);
 
 ParseSources sources_of(const FeedArguments& arguments);
 
+/// Has the feed checked before anything is done with it (SyntaxFeed::check) and says what the gate closes. `feed` may
+/// be null.
+void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_texts, const CommonOptions& common);
+
 /// The feed of a single run: none where nothing was given. Parses of long texts are kept in `cache` unless the options
 /// name another folder.
 std::shared_ptr<const SyntaxFeed> feed_of(const FeedArguments& arguments, bool causal, GoldParses gold,
-                                          const std::string& cache, const CommonOptions& common);
+                                          TextDomains domains, const std::string& cache, const CommonOptions& common);
 
 }  // namespace torsor

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "torsor/data/task.h"
+#include "torsor/lab/cells.h"
 #include "torsor/lab/effects.h"
 #include "torsor/lab/machine.h"
+#include "torsor/lab/perplexity_watch.h"
 #include "torsor/lab/results_folder.h"
 #include "torsor/lab/workload.h"
 #include "torsor/model/generate.h"
@@ -24,7 +27,6 @@ constexpr std::int64_t kDecodedTokens = 64;
 bool stopped(const CompareControl& control) { return control.stop && control.stop->load(); }
 
 double decode_speed(const Decoder& model, const Workload& work, std::int64_t window, at::ScalarType dtype) {
-  if (!model.encoding().inputs().empty()) return 0;  // nobody parses what it writes: unknown
   // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded, again and
   // again where that is little.
   const std::vector<std::int64_t> prompt = work.prompt(std::max<std::int64_t>(window / 2, 1));
@@ -36,11 +38,15 @@ double decode_speed(const Decoder& model, const Workload& work, std::int64_t win
   double seconds = 0;
   try {
     for (std::int64_t fresh = 0; fresh < kDecodedTokens; fresh += options.max_tokens) {
+      // What it writes is parsed as it comes, which is part of the time.
+      if (!model.encoding().inputs().empty()) options.inputs = byte_inputs(work.stream(model.encoding()));
       seconds += generate_greedy(model, {prompt}, options).seconds;
       decoded += options.max_tokens - 1;  // the first token comes from the prompt's pass
     }
   } catch (const Refusal&) {
-    return 0;  // an encoding without a cache: unknown, and no reason to lose the run
+    return 0;  // an encoding without a cache, or tags that cannot be streamed: unknown, and no reason to lose the run
+  } catch (const UsageError&) {
+    return 0;  // no gate tells of a text that is being written
   }
   return seconds > 0 ? static_cast<double>(decoded) / seconds : 0;
 }
@@ -66,10 +72,7 @@ class Comparison {
     window_ = trained_window(plan_);
     for (const std::string& label : plan_.encodings) {
       const std::string encoding = split_control(label).first;
-      ModelConfig model = plan_.run.model;
-      model.train_length = window_;
-      model.complete();
-      const auto made = make_encoding(encoding, model.dimensions());
+      const auto made = encoding_of(label);
       check_axes(*made, encoding);
       if (!made->inputs().empty() && plan_.parses.empty() && !control_.feed)
         throw UsageError(str("'", encoding, "' reads ", made->inputs().front(),
@@ -78,6 +81,14 @@ class Comparison {
         throw UsageError(str("'", label, "': a control changes parses, and this encoding reads none"));
     }
     work_ = make_workload(plan_, feed_factory(plan_.parses, control_, /*causal=*/true));
+    std::set<std::string> told;
+    for (const std::string& label : plan_.encodings) {
+      const auto encoding = encoding_of(label);
+      work_->check(*encoding);
+      if (control_.on_message)
+        for (const std::string& line : gate_lines(work_->account(*encoding)))
+          if (told.insert(line).second) control_.on_message(line);
+    }
     if (!control_.expected_data.empty() && control_.expected_data != work_->sha256())
       throw Error(str("the data has changed since the results were made: SHA-256 ", work_->sha256(), ", expected ",
                       control_.expected_data));
@@ -103,6 +114,7 @@ class Comparison {
     plan.seed = seed;
     plan.length = window_;
     const at::ScalarType dtype = dtype_named(plan.dtype);
+    std::optional<PerplexityWatch> watch;
     Json json;
     json["encoding"] = encoding;
     json["seed"] = seed;
@@ -121,6 +133,7 @@ class Comparison {
       run.progress = progress ? &*progress : nullptr;
       if (control_.on_message)
         run.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
+      watch_run(encoding, seed, folder, work, run, watch);
       const RunResult result = train_run(plan, work.training(plan), run);
       json["parameters"] = result.model.parameter_count();
       json["train"] = train_to_json(result.train);
@@ -135,19 +148,92 @@ class Comparison {
       if (speed > 0) json["decode_tokens_per_second"] = speed;
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
       json["effect"] = effect_of(result.model, work_->inputs_of(plan_.eval_lengths.back()));
+      if (Json syntax = work.account(result.model.encoding()); !syntax.is_null()) json["syntax"] = std::move(syntax);
     } catch (const Interrupted&) {
       throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
     } catch (const UsageError&) {
       throw;
+    } catch (const GateStop& stop) {
+      tell(json, give_up(json, "stopped", stop.what()));
+      if (Json syntax = work.account(*encoding_of(encoding)); !syntax.is_null()) json["syntax"] = std::move(syntax);
     } catch (const Refusal& refusal) {
       tell(json, give_up(json, "refused", refusal.what()));
     } catch (const std::exception& error) {
       tell(json, give_up(json, "failed", error.what()));
     }
+    if (watch) json["perplexity_gate"] = watch->to_json();
+    if (const std::string why = why_not_watched(encoding); !why.empty())
+      json["perplexity_gate"] = {
+          {"base", nullptr}, {"status", "not watched: " + why}, {"rise", nullptr}, {"evaluations", Json::array()}};
     folder_->record(folder, json);
     effects_.push_back(json.at("effect"));
     json.erase("effect");
     return json;
+  }
+
+  /// What a run with syntax is held against; null where there is nothing to hold it against.
+  const std::string* base_of(const std::string& label) const {
+    const std::string base = without_syntax(split_control(label).first);
+    for (const std::string& one : plan_.encodings) {
+      if (one == label) return nullptr;  // a base that comes later tells nothing in time
+      if (one == base) return &one;
+    }
+    return nullptr;
+  }
+
+  /// Why the perplexity gate, though asked, does not look at a run with syntax; empty where it does, or is not asked.
+  std::string why_not_watched(const std::string& label) const {
+    if (plan_.gate_every == 0 || !learns_from_text(plan_.task) || encoding_of(label)->inputs().empty()) return "";
+    if (!split_control(label).second.empty()) return "a control";
+    return base_of(label) == nullptr ? "its base without syntax is not compared before it" : "";
+  }
+
+  std::shared_ptr<const Encoding> encoding_of(const std::string& label) const {
+    ModelConfig model = plan_.run.model;
+    model.train_length = window_;
+    model.complete();
+    return make_encoding(split_control(label).first, model.dimensions());
+  }
+
+  /// Has both sides of the perplexity gate evaluated while they train: bases leave a record, runs with syntax are held
+  /// against it.
+  void watch_run(const std::string& label, std::uint64_t seed, const std::string& folder, const Workload& work,
+                 RunControl& run, std::optional<PerplexityWatch>& watch) const {
+    if (plan_.gate_every == 0 || !learns_from_text(plan_.task)) return;
+    const bool reads = !encoding_of(label)->inputs().empty();
+    const std::string* base = reads && split_control(label).second.empty() ? base_of(label) : nullptr;
+    const bool is_base = std::any_of(plan_.encodings.begin(), plan_.encodings.end(), [&](const std::string& one) {
+      const std::string* of = one == label || !split_control(one).second.empty() ? nullptr : base_of(one);
+      return of != nullptr && *of == label;
+    });
+    if (base == nullptr && !is_base) return;
+    if (base != nullptr) {
+      PerplexityWatch::Options options;
+      options.warmup_steps = plan_.run.warmup_steps;
+      options.warn_only = plan_.gate_warn_only;
+      options.on_message = run.on_message;
+      options.account = [&work](const Encoding& encoding) { return work.account(encoding); };
+      watch.emplace(*base, WatchRecord(folder_->run_folder(*base, seed)), std::move(options));
+    }
+    const std::int64_t length =
+        std::find(plan_.eval_lengths.begin(), plan_.eval_lengths.end(), plan_.run.length) == plan_.eval_lengths.end()
+            ? plan_.eval_lengths.front()
+            : plan_.run.length;
+    auto record = std::make_shared<std::optional<WatchRecord>>();
+    run.on_step = [this, record, folder, length, &work, &watch](const Decoder& model, const StepReport& report) {
+      if (!*record) {
+        // What an earlier process saw counts, up to where this one goes on.
+        record->emplace(folder);
+        for (const WatchedFigure& one : (*record)->figures())
+          if (watch && one.step < report.step) watch->replay(one);
+      }
+      if (report.step % plan_.gate_every != 0) return;
+      const Json entry =
+          work.evaluate(model, length, dtype_named(plan_.run.dtype), [this] { return stopped(control_); });
+      const WatchedFigure figure = watched_figure(entry, report.step, work.window_domains(length));
+      (*record)->add(figure);
+      if (watch) watch->observe(figure, model);
+    };
   }
 
   void tell(const Json& json, const std::string& reason) const {
@@ -271,6 +357,8 @@ Json compare_to_json(const ComparePlan& plan) {
     json["data"] = data_to_json(plan.data);
     json["eval_spans"] = plan.eval_spans;
     if (!plan.parses.empty()) json["parses"] = sources_to_json(plan.parses);
+    if (!plan.grid.empty()) json["grid"] = grid_to_json(cell_grid(plan.grid, plan.run.model.layers));
+    if (plan.gate_every > 0) json["perplexity_gate"] = {{"every", plan.gate_every}, {"warn_only", plan.gate_warn_only}};
     if (plan.task == "syntax") json["syntax"] = syntax_to_json(plan.syntax);
   } else {
     json["problems"] = plan.problems;
@@ -297,6 +385,13 @@ ComparePlan read_config(const Json& config, const std::string& source) {
     plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
     plan.eval_spans = object.get<std::int64_t>("eval_spans");
     if (object.has("parses")) plan.parses = sources_from_json(object.get<Json>("parses"), source + ": config: parses");
+    if (object.has("grid")) plan.grid = object.get<Json>("grid").value("name", "");
+    if (object.has("perplexity_gate")) {
+      JsonObject gate = object.object("perplexity_gate");
+      plan.gate_every = gate.get<std::int64_t>("every");
+      plan.gate_warn_only = gate.get<bool>("warn_only");
+      gate.finish();
+    }
     if (plan.task == "syntax") plan.syntax = syntax_from_json(object.get<Json>("syntax"), source + ": config: syntax");
   } else {
     check_task(plan.task);
@@ -329,6 +424,7 @@ ComparePlan read_config(const Json& config, const std::string& source) {
   at_least("eval_spans", 0, plan.eval_spans);
   at_least("problems", 1, plan.problems);
   at_least("threads", 0, plan.threads);
+  at_least("perplexity_gate: every", 0, plan.gate_every);
   if (plan.threads > 1024) throw Error(str(source, ": config: threads must be at most 1024, found ", plan.threads));
   at_least("run: batch", 1, plan.run.batch);
   at_least("run: accumulation", 1, plan.run.accumulation);
@@ -357,7 +453,7 @@ SyntaxFeedFactory feed_factory(const ParseSources& parses, const CompareControl&
   ParseSources sources = parses;
   if (sources.cache.empty()) sources.cache = control.folder + "/parses";
   return [sources, causal, tell = control.on_message](const LmData& data) {
-    return make_parsed_feed(sources, causal, data.gold, tell);
+    return make_parsed_feed(sources, causal, data.gold, tell, data.domains);
   };
 }
 

@@ -38,6 +38,11 @@ struct ComparePlan {
   std::int64_t eval_spans = 32;  ///< of text: spans of the largest length that are scored; 0 = all
   std::int64_t problems = 40;    ///< of a generated task: test problems a cell
   std::int64_t threads = 0;
+  std::string grid;  ///< the grid that the encodings are of (cells.h); empty = none
+  /// Steps between two looks of the perplexity gate (perplexity_watch.h): runs with syntax whose base without it is
+  /// compared too, with the same seed, and stands before them. 0 = never.
+  std::int64_t gate_every = 0;
+  bool gate_warn_only = false;  ///< the gate warns and stops nothing
 };
 
 /// "E @ shuffled" -> ("E", "shuffled"); without a control ("E", "").
@@ -72,7 +77,9 @@ struct CompareControl {
 SyntaxFeedFactory feed_factory(const ParseSources& parses, const CompareControl& control, bool causal);
 
 /// Runs what is missing and returns the document of results.json without summary and verdict. results.json in the
-/// folder is replaced after each run. A run that fails is recorded as failed and the others go on.
+/// folder is replaced after each run. A run that fails is recorded as failed and the others go on; one that the
+/// perplexity gate ends has the status "stopped" and its reasons. Runs with syntax have "syntax" (SyntaxFeed::account)
+/// and, when the gate is asked, "perplexity_gate" (PerplexityWatch::to_json).
 /// Throws Error when the folder holds results of another plan, or results at all without resume and force.
 Json run_compare(const ComparePlan& plan, const CompareControl& control);
 

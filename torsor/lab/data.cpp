@@ -1,12 +1,16 @@
 #include "torsor/lab/data.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "torsor/base/hash.h"
 #include "torsor/data/grammar.h"
 #include "torsor/syntax/conllu.h"
+#include "torsor/syntax/gate.h"
 #include "torsor/syntax/relations.h"
 
 namespace torsor {
@@ -30,10 +34,15 @@ std::string size_text(std::size_t bytes) {
   return text.str();
 }
 
+/// A document of a treebank; `domain` is that of sentences whose numbers tell none: the file's name, as in a gate.
+struct TreebankDocument : syntax::TreebankText {
+  std::string domain;
+};
+
 bool is_treebank(const std::string& path) { return path.size() > 7 && path.ends_with(".conllu"); }
 
 /// Texts, and the documents of treebanks as texts; adds these to `treebanks`.
-Corpus read_texts(const std::vector<std::string>& paths, std::vector<syntax::TreebankText>& treebanks) {
+Corpus read_texts(const std::vector<std::string>& paths, std::vector<TreebankDocument>& treebanks) {
   std::vector<std::string> plain;
   for (const std::string& path : paths)
     if (!is_treebank(path)) plain.push_back(path);
@@ -46,15 +55,15 @@ Corpus read_texts(const std::vector<std::string>& paths, std::vector<syntax::Tre
       corpus.tokenizer = text.tokenizer;
       corpus.vocabulary_size = text.vocabulary_size;
       corpus.documents.push_back(std::move(text.documents.front()));
-      treebanks.push_back(std::move(one));
+      treebanks.push_back({std::move(one), std::filesystem::path(path).stem().string()});
     }
   }
   return corpus;
 }
 
-std::vector<syntax::Parse> gold_of(const std::vector<syntax::TreebankText>& treebanks) {
+std::vector<syntax::Parse> gold_of(const std::vector<TreebankDocument>& treebanks) {
   std::vector<syntax::Parse> parses;
-  for (const syntax::TreebankText& one : treebanks) {
+  for (const TreebankDocument& one : treebanks) {
     syntax::ParseOptions options;
     options.doc_id = one.doc_id;
     parses.push_back(syntax::make_parse(one.sentences, one.text, options));
@@ -85,13 +94,33 @@ std::vector<syntax::Parse> gold_of(const std::vector<GeneratedDocument>& documen
   return parses;
 }
 
+/// Treebanks bring the domain of every document.
+std::map<std::string, std::string> domains_of(const std::vector<TreebankDocument>& treebanks) {
+  std::map<std::string, std::string> domains;
+  for (const TreebankDocument& one : treebanks) {
+    std::set<std::string> names;
+    for (const syntax::Sentence& sentence : one.sentences) names.insert(syntax::domain_of(sentence, one.domain));
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : "+") + name;
+    domains.emplace(sha256_hex(one.text), all);
+  }
+  return domains;
+}
+
+bool any_plain(const std::vector<std::string>& paths) {
+  return std::any_of(paths.begin(), paths.end(), [](const std::string& path) { return !is_treebank(path); });
+}
+
 }  // namespace
 
 TextData load_texts(const std::vector<std::string>& paths) {
-  const auto treebanks = std::make_shared<std::vector<syntax::TreebankText>>();
+  const auto treebanks = std::make_shared<std::vector<TreebankDocument>>();
   TextData data;
   data.corpus = read_texts(paths, *treebanks);
-  if (!treebanks->empty()) data.gold = [treebanks] { return gold_of(*treebanks); };
+  data.other_texts = any_plain(paths);
+  if (treebanks->empty()) return data;
+  data.gold = [treebanks] { return gold_of(*treebanks); };
+  data.domains = [treebanks] { return domains_of(*treebanks); };
   return data;
 }
 
@@ -100,13 +129,16 @@ LmData load_data(const DataSource& source, std::int64_t longest) {
     throw UsageError("give either text or a file of tokens, not both");
   if (source.text.empty() && !source.valid.empty()) throw UsageError("validation text was given without training text");
   LmData data;
-  const auto treebanks = std::make_shared<std::vector<syntax::TreebankText>>();
+  const auto treebanks = std::make_shared<std::vector<TreebankDocument>>();
   if (source.text.empty() && source.tokens.empty())
     data.gold = [bytes = static_cast<std::size_t>(source.generated_bytes), seed = source.generated_seed] {
       return gold_of(generate_documents(bytes, seed));
     };
-  else if (source.tokens.empty())
+  else if (source.tokens.empty()) {
     data.gold = [treebanks] { return gold_of(*treebanks); };
+    data.domains = [treebanks] { return domains_of(*treebanks); };
+    data.other_texts = any_plain(source.text) || any_plain(source.valid);
+  }
   if (!source.text.empty() && !source.valid.empty()) {
     data.train = read_texts(source.text, *treebanks);
     data.valid = read_texts(source.valid, *treebanks);

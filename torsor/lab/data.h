@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,16 @@ struct DataSource {
 /// Gold parses of whole documents, mode oracle, made when they are asked for.
 using GoldParses = std::function<std::vector<syntax::Parse>()>;
 
+/// Domains (syntax::domain_of) of treebanks' documents by the SHA-256 of their texts; of a document with sentences of
+/// several all of them, with '+' between. Made when they are asked for.
+using TextDomains = std::function<std::map<std::string, std::string>()>;
+
 /// Texts, and the documents of treebanks.
 struct TextData {
   Corpus corpus;
-  GoldParses gold;  ///< of the treebanks' documents; empty without treebanks
+  TextDomains domains;       ///< empty without treebanks
+  bool other_texts = false;  ///< some document is none of a treebank's
+  GoldParses gold;           ///< of the treebanks' documents; empty without treebanks
 };
 /// Throws Error naming the path.
 TextData load_texts(const std::vector<std::string>& paths);
@@ -39,6 +46,8 @@ struct LmData {
   std::string description;  ///< for people: "10.3 MB of text in 8 documents"
   std::string sha256;       ///< of both sides
   GoldParses gold;          ///< of treebanks' documents, and of generated text; empty where there are none
+  TextDomains domains;      ///< empty without treebanks
+  bool other_texts = true;  ///< some document is none of a treebank's
 };
 
 /// Loads and splits. `longest` is the largest evaluation length: documents set apart for validation hold that many

@@ -97,6 +97,7 @@ MaskedBatch masked_batch(const Corpus& corpus, const std::vector<Window>& window
     }
     row.tokens.push_back({bytes, bytes});
     row.place = FeedRow::Place{&corpus, window, 1, bytes};
+    row.withheld = masked.chosen;
     fed.push_back(std::move(row));
   }
   MaskedBatch batch;
@@ -158,7 +159,7 @@ EncoderResult train_encoder(const EncoderPlan& plan, const LmData& data, const R
                                            plan.run.seed, index, encoder.encoding(), feed.get());
     return masked_loss(encoder, batch, plan, true);
   });
-  save_encoder(control.folder, encoder);
+  save_encoder(control.folder, encoder, nullptr, feed ? feed->embedder() : std::string());
   return {std::move(encoder), result};
 }
 

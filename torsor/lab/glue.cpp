@@ -165,7 +165,8 @@ GlueTaskResult fine_tune(const Encoder& pretrained, const GlueData& data, const 
                     for (const GlueExample* one : chosen) gold.push_back(one->label);
                     return at::cross_entropy_loss(logits, at::tensor(gold, at::kLong));
                   }).losses;
-  save_encoder(control.folder, encoder, {{"name", data.name}, {"layout", info.name}, {"labels", info.labels}});
+  save_encoder(control.folder, encoder, {{"name", data.name}, {"layout", info.name}, {"labels", info.labels}},
+               feed != nullptr ? feed->embedder() : std::string());
   result.name = data.name;
   result.train = data.train.size();
   result.examples = data.dev.size();

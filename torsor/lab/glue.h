@@ -63,6 +63,7 @@ struct GlueComparePlan {
   std::vector<std::string> tasks;  ///< FOLDER or FOLDER:LAYOUT; empty = every GLUE task whose folder is there
   std::vector<std::int64_t> seeds;
   std::int64_t threads = 0;
+  std::string grid;  ///< the grid that the encodings are of (cells.h); empty = none
 };
 
 /// The plan of a profile: quick, standard or full.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "torsor/base/hash.h"
+#include "torsor/lab/cells.h"
 #include "torsor/lab/glue.h"
 #include "torsor/lab/machine.h"
 #include "torsor/lab/results_folder.h"
@@ -95,6 +96,12 @@ class GlueComparison {
     tasks_ = load_glue_tasks(plan_.folder, plan_.tasks, plan_.fine);
     data_ = load_data(plan_.data, plan_.encoder.run.length);
     if (const SyntaxFeedFactory make = feed_factory(plan_.parses, control_, /*causal=*/false)) feed_ = make(data_);
+    for (const std::string& encoding : plan_.encodings) {
+      EncoderPlan plan = plan_.encoder;
+      plan.run.encoding = encoding;
+      // The sentences of tasks belong to no document.
+      if (const Encoder encoder = make_encoder(plan); feed_) feed_->check(encoder.encoding(), true);
+    }
     data_.sha256 = sha256_hex(data_.sha256 + hash_of(tasks_) + (feed_ ? feed_->sha256() : ""));
     if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
       throw Error(str("the data has changed since the results were made: SHA-256 ", data_.sha256, ", expected ",
@@ -151,6 +158,9 @@ class GlueComparison {
       json["eval"].push_back(tasks_entry(pretrained.encoder, plan, label, folder));
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
       json["effect"] = nullptr;
+      if (feed_)
+        if (Json syntax = feed_->account(pretrained.encoder.encoding()); !syntax.is_null())
+          json["syntax"] = std::move(syntax);
     } catch (const Interrupted&) {
       throw interrupted();
     } catch (const UsageError&) {
@@ -275,6 +285,7 @@ Json glue_plan_to_json(const GlueComparePlan& plan) {
   json["profile"] = plan.profile;
   json["data"] = data_to_json(plan.data);
   if (!plan.parses.empty()) json["parses"] = sources_to_json(plan.parses);
+  if (!plan.grid.empty()) json["grid"] = grid_to_json(cell_grid(plan.grid, plan.encoder.encoder.model.layers));
   json["folder"] = plan.folder;
   json["tasks"] = plan.tasks;
   json["fine"] = fine_to_json(plan.fine);
@@ -297,6 +308,7 @@ GlueComparePlan read_plan(const Json& config, const std::string& source) {
   plan.profile = object.get<std::string>("profile");
   plan.data = data_from_json(object.get<Json>("data"), source + ": config: data");
   if (object.has("parses")) plan.parses = sources_from_json(object.get<Json>("parses"), source + ": config: parses");
+  if (object.has("grid")) plan.grid = object.get<Json>("grid").value("name", "");
   plan.folder = object.get<std::string>("folder");
   plan.tasks = object.get<std::vector<std::string>>("tasks");
   plan.fine = fine_from_json(object.get<Json>("fine"), source + ": config: fine");

@@ -1,6 +1,7 @@
 #include "torsor/lab/parsed_feed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -9,15 +10,12 @@
 
 #include "torsor/base/error.h"
 #include "torsor/base/hash.h"
-#include "torsor/base/utf8.h"
 #include "torsor/encoding/registry.h"
 #include "torsor/encoding/syntax/sipe.h"
-#include "torsor/lab/parse_store.h"
-#include "torsor/syntax/arc_embedder.h"
+#include "torsor/lab/parsed_inputs.h"
+#include "torsor/lab/parser_set.h"
 #include "torsor/syntax/controls.h"
 #include "torsor/syntax/features.h"
-#include "torsor/syntax/incremental_text.h"
-#include "torsor/syntax/make_parser.h"
 #include "torsor/syntax/relations.h"
 
 namespace torsor {
@@ -28,7 +26,6 @@ using syntax::ParseMode;
 
 constexpr const char* kGold = "gold";
 constexpr std::uint64_t kControlSeed = 20261130;  // a control is the same in every run
-constexpr std::size_t kLinksPerToken = 8;         // arcs that find no room go to later tokens
 
 ParseMode parse_mode_of(SipeMode mode) {
   switch (mode) {
@@ -74,152 +71,6 @@ SipeSettings settings_of(const Encoding& encoding, bool causal) {
   return *found;
 }
 
-/// Everything that parses texts, and what it has parsed.
-class Sources {
- public:
-  Sources(const ParseSources& given, GoldParses gold, std::function<void(const std::string&)> on_message)
-      : make_gold_(std::move(gold)), on_message_(std::move(on_message)), store_(given.cache) {
-    for (const std::string& spec : given.parsers) {
-      if (spec == kGold) {
-        claim(whole_name_, spec, "reads whole sentences");
-        continue;
-      }
-      std::shared_ptr<syntax::Parser> parser = syntax::make_parser(spec);
-      const syntax::ParserInfo& info = parser->info();
-      if (info.prefix_safe) {
-        claim(causal_name_, spec, "is safe for prefixes");
-        causal_ = std::move(parser);
-        if (!causal_->tokenizer()) throw Error(str(spec, ": this parser knows no raw text"));
-      } else {
-        claim(whole_name_, spec, "reads whole sentences");
-        whole_ = std::move(parser);
-      }
-    }
-    if (!given.arcs.empty()) arcs_.emplace(syntax::load_arc_embedder(given.arcs));
-  }
-
-  std::string description() const {
-    std::string text;
-    const auto add = [&](const std::string& one) { text += (text.empty() ? "" : ", ") + one; };
-    if (!whole_name_.empty()) add(str("trees of ", whole_ ? about(whole_->info()) : "the data itself"));
-    if (causal_) add(str("causal trees of ", about(causal_->info())));
-    if (arcs_) add(str("arcs embedded by ", arcs_->sha256().substr(0, 12)));
-    return text;
-  }
-
-  std::string identity() const {
-    Sha256 hash;
-    hash.update(whole_ ? identity_of(whole_->info()) : whole_name_).update("\n");
-    hash.update(causal_ ? identity_of(causal_->info()) : "").update("\n");
-    hash.update(arcs_ ? arcs_->sha256() : "");
-    return hash.hex();
-  }
-
-  const syntax::ArcEmbedder* arcs() const { return arcs_ ? &*arcs_ : nullptr; }
-
-  /// The parse of a text in a mode; `tree` is its gold tree where it is a single sentence that brings one.
-  std::shared_ptr<const Parse> parse_of(const std::string& text, const std::string& hash, ParseMode mode,
-                                        const Parse* tree, bool large) {
-    const std::lock_guard lock(mutex_);
-    const auto key = std::pair(hash, mode);
-    if (const auto found = parses_.find(key); found != parses_.end()) return found->second;
-    auto made = std::make_shared<const Parse>(make(text, hash, mode, tree, large));
-    parses_.emplace(key, made);
-    return made;
-  }
-
- private:
-  static void claim(std::string& name, const std::string& spec, const char* what) {
-    if (!name.empty())
-      throw UsageError(
-          str("two parsers that ",
-              what == std::string("reads whole sentences") ? "read whole sentences" : "are safe for prefixes",
-              " were given: ", name, " and ", spec));
-    name = spec;
-  }
-  static std::string about(const syntax::ParserInfo& info) {
-    return str(info.backend, " ", info.name, info.model_sha256.empty() ? "" : " " + info.model_sha256.substr(0, 12));
-  }
-  static std::string identity_of(const syntax::ParserInfo& info) {
-    return str(info.backend, "\t", info.name, "\t", info.version, "\t",
-               info.model_sha256.empty() ? info.model : info.model_sha256);
-  }
-  void tell(const std::string& line) const {
-    if (on_message_) on_message_(line);
-  }
-
-  Parse make(const std::string& text, const std::string& hash, ParseMode mode, const Parse* tree, bool large) {
-    if (mode == ParseMode::kIncremental) {
-      if (!causal_)
-        throw UsageError(
-            "mode incremental needs a parser that is safe for prefixes (--parser FOLDER of one trained with 'torsor "
-            "syntax train --parser incremental')");
-      return stored(large, hash, identity_of(causal_->info()), mode, [&] {
-        const std::unique_ptr<syntax::WordParser> words = causal_->word_parser();
-        return syntax::incremental_parse(text, syntax::read_text(text, causal_->tokenizer(), *words),
-                                         syntax::backend_id(causal_->info()));
-      });
-    }
-    Parse parse = whole(text, hash, tree, large);
-    syntax::set_mode(parse, mode);
-    return parse;
-  }
-
-  Parse whole(const std::string& text, const std::string& hash, const Parse* tree, bool large) {
-    if (whole_name_.empty())
-      throw UsageError("modes oracle and oracle_revealed need trees of whole sentences (--parser gold, or a parser)");
-    if (!whole_) {
-      if (tree != nullptr) return *tree;
-      if (const auto found = gold().find(hash); found != gold().end()) return found->second;
-      throw Error(
-          str("no gold trees for a text of ", text.size(), " bytes that begins ", quote(text, 40),
-              ": only whole documents of a treebank (*.conllu) or of generated text, and generated suites, have "
-              "some"));
-    }
-    return stored(large, hash, identity_of(whole_->info()), ParseMode::kOracle, [&] {
-      std::vector<syntax::Sentence> sentences;
-      for (syntax::ParsedSentence& one : whole_->parse_text(text)) {
-        if (!one.parsed) one.sentence.words.clear();
-        sentences.push_back(std::move(one.sentence));
-      }
-      syntax::ParseOptions options;
-      options.backend = syntax::backend_id(whole_->info());
-      return syntax::make_parse(sentences, text, options);
-    });
-  }
-
-  Parse stored(bool large, const std::string& hash, const std::string& parser, ParseMode mode,
-               const std::function<Parse()>& make_it) {
-    if (!large) return make_it();
-    if (std::optional<Parse> found = store_.find(hash, parser, mode)) return *std::move(found);
-    Parse made = make_it();
-    store_.put(made, parser);
-    parsed_ += made.word_count();
-    if (++told_ % 100 == 0) tell(str("parsed ", told_, " documents, ", parsed_, " words"));
-    return made;
-  }
-
-  const std::map<std::string, Parse>& gold() {
-    if (!gold_) {
-      gold_.emplace();
-      if (make_gold_)
-        for (Parse& parse : make_gold_()) gold_->emplace(parse.text_sha256, std::move(parse));
-    }
-    return *gold_;
-  }
-
-  GoldParses make_gold_;
-  std::function<void(const std::string&)> on_message_;
-  ParseStore store_;
-  std::string whole_name_, causal_name_;
-  std::shared_ptr<syntax::Parser> whole_, causal_;
-  std::optional<syntax::ArcEmbedder> arcs_;
-  std::optional<std::map<std::string, Parse>> gold_;
-  std::map<std::pair<std::string, ParseMode>, std::shared_ptr<const Parse>> parses_;
-  std::size_t told_ = 0, parsed_ = 0;
-  std::mutex mutex_;
-};
-
 /// A sentence of a suite with its gold tree as a parse of the row's text.
 Parse parse_of_tree(const SuiteTree& tree, std::size_t begin, const std::string& text, const std::string& hash) {
   Parse parse;
@@ -242,89 +93,159 @@ Parse parse_of_tree(const SuiteTree& tree, std::size_t begin, const std::string&
   return parse;
 }
 
+/// Counts of the documents that were read under one rule.
+struct Tally {
+  std::size_t documents = 0, closed = 0, text_tokens = 0, parsed_tokens = 0, multi_word_tokens = 0;
+  std::size_t sentences = 0, unparsed = 0, repaired = 0;
+};
+
 class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<ParsedFeed> {
  public:
-  ParsedFeed(std::shared_ptr<Sources> sources, bool causal, syntax::Control control)
-      : sources_(std::move(sources)), causal_(causal), control_(control) {}
+  ParsedFeed(std::shared_ptr<ParserSet> parsers, bool causal, syntax::Control control)
+      : parsers_(std::move(parsers)), causal_(causal), control_(control) {}
 
   std::string description() const override {
-    const std::string all = sources_->description();
+    const std::string all = parsers_->description();
     return control_ == syntax::Control::kNone ? all : str(all, ", ", syntax::control_name(control_));
   }
   std::string sha256() const override {
-    return sha256_hex(str(sources_->identity(), causal_ ? "causal" : "both ways", syntax::control_name(control_)));
+    return sha256_hex(str(parsers_->identity(), causal_ ? "causal" : "both ways", syntax::control_name(control_)));
   }
   std::shared_ptr<const SyntaxFeed> under(const std::string& control) const override {
     const syntax::Control named = syntax::control_named(control.empty() ? "none" : control);
-    return named == control_ ? shared_from_this() : std::make_shared<const ParsedFeed>(sources_, causal_, named);
+    return named == control_ ? shared_from_this() : std::make_shared<const ParsedFeed>(parsers_, causal_, named);
   }
+  std::string embedder() const override { return parsers_->arcs() ? parsers_->arcs()->sha256() : std::string(); }
 
   NamedTensors inputs(const std::vector<FeedRow>& rows, std::int64_t tokens, const Encoding& encoding) const override {
-    const SipeSettings settings = settings_of(encoding, causal_);
-    const ParseMode mode = parse_mode_of(settings.mode_in(causal_));
-    const syntax::FeatureOptions options = options_of(settings, causal_);
+    const Asked asked = asked_by(encoding);
     const auto count = static_cast<std::int64_t>(rows.size());
-    const auto length = static_cast<std::size_t>(tokens);
-    const auto columns = static_cast<std::int64_t>(syntax::ArcFeatures::kColumns);
-    NamedTensors named;
-    at::Tensor arcs;
-    for (const std::string& name : encoding.inputs()) {
-      if (name == kSyntaxTags)
-        named[name] = at::zeros({count, tokens, 2}, at::kLong);
-      else if (name == kSyntaxSentences)
-        named[name] = at::full({count, tokens}, -1, at::kLong);
-      else if (name == kSyntaxLinks)
-        named[name] = at::full({count, tokens, static_cast<std::int64_t>(kLinksPerToken), 2}, -1, at::kLong);
-      else if (name == kSyntaxVectors)
-        arcs = at::zeros({count, tokens, columns}, at::kLong);
-      else
-        throw UsageError(str("'", encoding.expression(), "' reads '", name, "', which parses do not give"));
+    NamedTensors named = empty_inputs(encoding.inputs(), count, tokens);
+    at::Tensor arcs, vectors;
+    if (const auto found = named.find(kSyntaxVectors); found != named.end()) {
+      vectors = found->second;
+      const auto columns = static_cast<std::int64_t>(syntax::ArcFeatures::kColumns);
+      if (!embedder_of(encoding, asked.mode).sizes().exchange) arcs = at::zeros({count, tokens, columns}, at::kLong);
     }
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      const auto [features, begin] = features_of(rows[r], mode, options);
-      const std::size_t room = std::min(length, features->size() - begin);
-      const auto row = static_cast<std::int64_t>(r);
-      const auto at = [&](const at::Tensor& tensor) { return tensor.select(0, row).mutable_data_ptr<std::int64_t>(); };
+      const Cut cut = cut_of(rows[r], static_cast<std::size_t>(tokens), asked.mode, asked.options);
+      const auto row = static_cast<std::int64_t>(r), at = static_cast<std::int64_t>(cut.offset);
+      const auto place = [&](const at::Tensor& tensor) {
+        return tensor.select(0, row)
+            .narrow(0, at, static_cast<std::int64_t>(cut.count))
+            .mutable_data_ptr<std::int64_t>();
+      };
       for (auto& [name, tensor] : named) {
         if (name == kSyntaxTags)
-          features->write_tags(begin, room, at(tensor));
+          cut.features->write_tags(cut.begin, cut.count, place(tensor));
         else if (name == kSyntaxSentences)
-          features->write_sentences(begin, room, at(tensor));
-        else
-          features->write_links(begin, room, kLinksPerToken, at(tensor));
+          cut.features->write_sentences(cut.begin, cut.count, place(tensor));
+        else if (name == kSyntaxLinks)
+          cut.features->write_links(cut.begin, cut.count, kLinksPerToken, place(tensor));
       }
-      if (arcs.defined()) features->write_arcs(begin, room, at(arcs));
+      if (arcs.defined()) {
+        cut.features->write_arcs(cut.begin, cut.count, place(arcs));
+      } else if (vectors.defined() && cut.count > 0) {
+        vectors.select(0, row)
+            .narrow(0, at, static_cast<std::int64_t>(cut.count))
+            .copy_(
+                exchanged_vectors(*parsers_->arcs(), *cut.features, {cut.begin, cut.count}, withheld_of(rows[r], cut)));
+      }
     }
     if (arcs.defined()) {
-      const syntax::ArcEmbedder* embedder = sources_->arcs();
-      if (embedder == nullptr)
-        throw UsageError(
-            str("'", encoding.expression(), "': prior=fsyn needs the folder of a structure embedder (--arcs)"));
-      if (embedder->sizes().exchange)
-        throw UsageError(
-            "--arcs: an embedder with an exchange along the arcs is for encoders of whole sentences and is not fed "
-            "here");
-      if (embedder->sizes().incremental != (mode == ParseMode::kIncremental))
-        throw UsageError(str("--arcs: the structure embedder was trained on ",
-                             embedder->sizes().incremental ? "incremental" : "whole-sentence", " arcs, and '",
-                             encoding.expression(), "' reads those of mode ", syntax::mode_name(mode)));
       const at::NoGradGuard frozen;
-      named[kSyntaxVectors] = (*embedder)(arcs);
+      named[kSyntaxVectors] = (*parsers_->arcs())(arcs);
     }
     return named;
   }
 
- private:
-  using Key = std::tuple<std::string, ParseMode, syntax::SubwordRule, bool>;
-  using Found = std::pair<std::shared_ptr<const syntax::SyntaxFeatures>, std::size_t>;
+  void check(const Encoding& encoding, bool other_texts) const override {
+    if (encoding.inputs().empty()) return;
+    const Asked asked = asked_by(encoding);
+    parsers_->require(asked.mode);
+    for (const std::string& name : encoding.inputs())
+      if (name == kSyntaxVectors) embedder_of(encoding, asked.mode);
+    parsers_->verdicts(asked.mode, other_texts);
+    const std::lock_guard lock(mutex_);
+    other_texts_ = other_texts_ || other_texts;
+  }
 
-  /// The features that hold the row's tokens, and where they begin in them.
-  Found features_of(const FeedRow& row, ParseMode mode, const syntax::FeatureOptions& options) const {
-    if (row.place && row.place->first == 0 && row.place->corpus->tokenizer == "bytes") {
+  std::unique_ptr<SyntaxStream> stream(const Encoding& encoding) const override {
+    const Asked asked = asked_by(encoding);
+    if (asked.mode != ParseMode::kIncremental)
+      throw Refusal(str("'", encoding.expression(), "': the tags of mode ", syntax::mode_name(asked.mode),
+                        " come from trees of whole sentences and change as a text grows, so nothing can be generated "
+                        "with them; mode=incremental can"));
+    if (control_ != syntax::Control::kNone)
+      throw Refusal(str("the control ", syntax::control_name(control_), " knows texts that are there alone"));
+    const syntax::ArcEmbedder* embedder = nullptr;
+    for (const std::string& name : encoding.inputs())
+      if (name == kSyntaxVectors) embedder = &embedder_of(encoding, asked.mode);
+    return make_parsed_stream(encoding.inputs(), parsers_, asked.options, embedder);
+  }
+
+  Json account(const Encoding& encoding) const override;
+
+ private:
+  struct Asked {
+    ParseMode mode;
+    syntax::FeatureOptions options;
+  };
+  Asked asked_by(const Encoding& encoding) const {
+    const SipeSettings settings = settings_of(encoding, causal_);
+    return {parse_mode_of(settings.mode_in(causal_)), options_of(settings, causal_)};
+  }
+
+  const syntax::ArcEmbedder& embedder_of(const Encoding& encoding, ParseMode mode) const {
+    const syntax::ArcEmbedder* embedder = parsers_->arcs();
+    if (embedder == nullptr)
+      throw UsageError(
+          str("'", encoding.expression(), "': prior=fsyn needs the folder of a structure embedder (--arcs)"));
+    if (embedder->sizes().exchange && (causal_ || mode != ParseMode::kOracle))
+      throw UsageError(
+          str("--arcs: an embedder with an exchange along the arcs reads words ahead; it is for encoders "
+              "with trees of whole sentences, not for '",
+              encoding.expression(), "'"));
+    if (embedder->sizes().incremental != (mode == ParseMode::kIncremental))
+      throw UsageError(str("--arcs: the structure embedder was trained on ",
+                           embedder->sizes().incremental ? "incremental" : "whole-sentence", " arcs, and '",
+                           encoding.expression(), "' reads those of mode ", syntax::mode_name(mode)));
+    return *embedder;
+  }
+
+  using Key = std::tuple<std::string, ParseMode, syntax::SubwordRule, bool>;
+
+  /// Features [begin, begin + count) stand at the row's tokens from `offset` on.
+  struct Cut {
+    std::shared_ptr<const syntax::SyntaxFeatures> features;
+    std::size_t begin = 0, offset = 0, count = 0;
+  };
+
+  Cut cut_of(const FeedRow& row, std::size_t length, ParseMode mode, const syntax::FeatureOptions& options) const {
+    Cut cut;
+    if (row.place && row.place->corpus->tokenizer == "bytes") {
       const Document& document = row.place->corpus->documents.at(row.place->window.document);
-      return {of_document(document, mode, options), row.place->window.begin};
+      cut = {of_document(document, mode, options), row.place->window.begin, row.place->first, row.place->count};
+    } else {
+      if (row.text.empty() && !row.tokens.empty()) throw UsageError("parses are of text; these tokens are no text");
+      cut = {of_row(row, mode, options), 0, 0, row.tokens.size()};
     }
-    if (row.text.empty() && !row.tokens.empty()) throw UsageError("parses are of text; these tokens are no text");
+    if (cut.offset > length)
+      throw Error(str("a row of ", length, " tokens has its text from token ", cut.offset, " on"));
+    cut.count =
+        std::min({cut.count, length - cut.offset, cut.features->size() - std::min(cut.begin, cut.features->size())});
+    return cut;
+  }
+
+  static std::vector<bool> withheld_of(const FeedRow& row, const Cut& cut) {
+    std::vector<bool> result(cut.count);
+    for (std::size_t t = 0; t < cut.count && cut.offset + t < row.withheld.size(); ++t)
+      result[t] = row.withheld[cut.offset + t];
+    return result;
+  }
+
+  std::shared_ptr<const syntax::SyntaxFeatures> of_row(const FeedRow& row, ParseMode mode,
+                                                       const syntax::FeatureOptions& options) const {
     std::vector<syntax::ByteSpan> spans;
     for (const ByteRange& token : row.tokens)
       spans.push_back({static_cast<std::uint32_t>(token.begin), static_cast<std::uint32_t>(token.end)});
@@ -333,7 +254,7 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
     if (row.tree != nullptr) tree = parse_of_tree(*row.tree, row.tree_begin, row.text, hash);
     std::string key = hash;
     for (const syntax::ByteSpan& span : spans) key += str(' ', span.begin, '-', span.end);
-    return {of_text(row.text, hash, sha256_hex(key), spans, mode, options, tree ? &*tree : nullptr, false), 0};
+    return of_text(row.text, hash, sha256_hex(key), spans, mode, options, tree ? &*tree : nullptr, false);
   }
 
   std::shared_ptr<const syntax::SyntaxFeatures> of_document(const Document& document, ParseMode mode,
@@ -366,14 +287,37 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
       const std::lock_guard lock(mutex_);
       if (const auto found = features_.find(key); found != features_.end()) return found->second;
     }
-    const std::shared_ptr<const Parse> parse = sources_->parse_of(text, hash, mode, tree, large);
-    auto made = std::make_shared<const syntax::SyntaxFeatures>(
-        control_ == syntax::Control::kNone
-            ? syntax::syntax_features(*parse, text, spans, options)
-            : syntax::syntax_features(syntax::controlled(*parse, control_, kControlSeed), text, spans, options));
+    Tally added{.documents = 1};
+    syntax::SyntaxFeatures made;
+    if (parsers_->verdict(mode, hash).open) {
+      const std::shared_ptr<const Parse> parse = parsers_->parse_of(text, hash, mode, tree, large);
+      made = control_ == syntax::Control::kNone
+                 ? syntax::syntax_features(*parse, text, spans, options)
+                 : syntax::syntax_features(syntax::controlled(*parse, control_, kControlSeed), text, spans, options);
+      for (const syntax::ParseSentence& sentence : parse->sentences) {
+        ++added.sentences;
+        added.unparsed += sentence.parsed ? 0 : 1;
+        added.repaired += sentence.repairs > 0 ? 1 : 0;
+      }
+    } else {
+      // The parser is not good enough here: the text has no syntax at all, which is the encoding inside, bit for bit.
+      Parse nothing;
+      nothing.text_sha256 = hash;
+      made = syntax::syntax_features(nothing, text, spans, options);
+      added.closed = 1;
+    }
+    added.text_tokens = made.text_tokens;
+    added.parsed_tokens =
+        static_cast<std::size_t>(std::llround(made.coverage() * static_cast<double>(made.text_tokens)));
+    added.multi_word_tokens = made.multi_word_tokens;
+    auto kept = std::make_shared<const syntax::SyntaxFeatures>(std::move(made));
     const std::lock_guard lock(mutex_);
-    features_.emplace(key, made);
-    return made;
+    if (!features_.emplace(key, kept).second || !large) return kept;
+    Tally& tally = tallies_[{mode, options.rule, options.repeat}];
+    for (const auto member : {&Tally::documents, &Tally::closed, &Tally::text_tokens, &Tally::parsed_tokens,
+                              &Tally::multi_word_tokens, &Tally::sentences, &Tally::unparsed, &Tally::repaired})
+      tally.*member += added.*member;
+    return kept;
   }
 
   struct Kept {
@@ -381,31 +325,91 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
     std::shared_ptr<const syntax::SyntaxFeatures> features;
   };
 
-  std::shared_ptr<Sources> sources_;
+  std::shared_ptr<ParserSet> parsers_;
   bool causal_;
   syntax::Control control_;
   mutable std::mutex mutex_;
+  mutable bool other_texts_ = false;  ///< some were announced that no treebank brings
   mutable std::map<Key, std::shared_ptr<const syntax::SyntaxFeatures>> features_;
   mutable std::map<std::tuple<const void*, std::size_t, ParseMode, syntax::SubwordRule, bool>, Kept> documents_;
+  mutable std::map<std::tuple<ParseMode, syntax::SubwordRule, bool>, Tally> tallies_;
 };
+
+Json ParsedFeed::account(const Encoding& encoding) const {
+  if (encoding.inputs().empty()) return nullptr;
+  const SipeSettings settings = settings_of(encoding, causal_);
+  const Asked asked = asked_by(encoding);
+  Json json;
+  json["mode"] = syntax::mode_name(asked.mode);
+  json["leaks"] = syntax::leaks(asked.mode);
+  json["prior"] = settings.prior == SipePrior::Fsyn ? "fsyn" : "hexatags";
+  json["coupling"] = settings.coupling.empty() ? "input" : settings.coupling;
+  json["control"] = syntax::control_name(control_);
+  json["parser"] = parsers_->parser_to_json(asked.mode);
+  json["gate"] = parsers_->gated() ? "asked" : "not asked";
+  json["domains"] = Json::array();
+  const std::lock_guard lock(mutex_);
+  for (const DomainVerdict& one : parsers_->verdicts(asked.mode, other_texts_)) {
+    Json domain = {{"domain", one.domain}, {"verdict", one.verdict}, {"fed", one.open}};
+    for (const char* figure : {"uas", "las", "low", "high", "words"}) domain[figure] = nullptr;
+    if (one.figures != nullptr) {
+      domain["uas"] = one.figures->uas, domain["las"] = one.figures->las;
+      domain["low"] = one.figures->low, domain["high"] = one.figures->high;
+      domain["words"] = one.figures->words;
+    }
+    json["domains"].push_back(std::move(domain));
+  }
+  const auto found = tallies_.find({asked.mode, asked.options.rule, asked.options.repeat});
+  const Tally tally = found == tallies_.end() ? Tally{} : found->second;
+  json["documents"] = tally.documents;
+  json["closed_documents"] = tally.closed;
+  json["tokens"] = tally.text_tokens;
+  json["coverage"] = tally.text_tokens == 0
+                         ? Json(nullptr)
+                         : Json(static_cast<double>(tally.parsed_tokens) / static_cast<double>(tally.text_tokens));
+  json["sentences"] = tally.sentences;
+  json["unparsed"] = tally.unparsed;
+  json["repaired"] = tally.repaired;
+  json["multi_word_tokens"] = tally.multi_word_tokens;
+  return json;
+}
 
 }  // namespace
 
-Json sources_to_json(const ParseSources& sources) { return {{"parsers", sources.parsers}, {"arcs", sources.arcs}}; }
+Json sources_to_json(const ParseSources& sources) {
+  Json json = {{"parsers", sources.parsers}, {"arcs", sources.arcs}};
+  const GateSettings& gate = sources.gate;
+  if (!gate.reports.empty())
+    json["gate"] = {{"reports", gate.reports},
+                    {"domain", gate.domain},
+                    {"allow_unverified", gate.allow_unverified},
+                    {"strict", gate.strict}};
+  return json;
+}
 
 ParseSources sources_from_json(const Json& json, const std::string& where) {
   JsonObject object(json, where, JsonObject::Blame::data);
   ParseSources sources;
   sources.parsers = object.get<std::vector<std::string>>("parsers");
   sources.arcs = object.get<std::string>("arcs");
+  if (object.has("gate")) {
+    JsonObject gate = object.object("gate");
+    sources.gate.reports = gate.get<std::vector<std::string>>("reports");
+    sources.gate.domain = gate.get<std::string>("domain");
+    sources.gate.allow_unverified = gate.get<bool>("allow_unverified");
+    sources.gate.strict = gate.get<bool>("strict");
+    gate.finish();
+  }
   object.finish();
   return sources;
 }
 
 std::shared_ptr<const SyntaxFeed> make_parsed_feed(const ParseSources& sources, bool causal, GoldParses gold,
-                                                   std::function<void(const std::string&)> on_message) {
-  return std::make_shared<const ParsedFeed>(std::make_shared<Sources>(sources, std::move(gold), std::move(on_message)),
-                                            causal, syntax::Control::kNone);
+                                                   std::function<void(const std::string&)> on_message,
+                                                   TextDomains domains) {
+  return std::make_shared<const ParsedFeed>(
+      std::make_shared<ParserSet>(sources, std::move(gold), std::move(domains), std::move(on_message)), causal,
+      syntax::Control::kNone);
 }
 
 }  // namespace torsor

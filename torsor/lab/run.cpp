@@ -64,7 +64,8 @@ TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::s
             const at::Tensor tags = losses.tags.mean() * weight;
             // Their gradient without their value: records hold the same kind of loss for every encoding.
             return losses.tokens.mean() + (tags - tags.detach());
-          }};
+          },
+          feed ? feed->embedder() : std::string()};
 }
 
 at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch) {
@@ -138,8 +139,10 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   TrainOptions options = train_options(plan, control);
   options.configuration = plan_to_json(plan);
   options.configuration["data_sha256"] = data.sha256;
-  const TrainResult result = train_model(model, plan, data, options, {}, control.on_message);
-  save_checkpoint(control.folder, model, data.tokenizer);
+  TrainCallbacks callbacks;
+  if (control.on_step) callbacks.on_step = [&](const StepReport& report) { control.on_step(model, report); };
+  const TrainResult result = train_model(model, plan, data, options, callbacks, control.on_message);
+  save_checkpoint(control.folder, model, data.tokenizer, data.embedder);
   return {std::move(model), result};
 }
 

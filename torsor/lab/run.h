@@ -40,6 +40,8 @@ struct RunControl {
   const std::atomic<bool>* stop = nullptr;
   const Progress::Options* progress = nullptr;
   std::function<void(const std::string&)> on_message;  ///< a warning for people; empty = nobody is told
+  /// After every step, before its state is saved; what it throws ends the run.
+  std::function<void(const Decoder& model, const StepReport& report)> on_step;
 };
 
 at::ScalarType dtype_named(const std::string& name);  ///< throws UsageError for others than float32 and bf16
@@ -58,6 +60,7 @@ struct TrainingData {
   /// The loss of micro-batch `index` = step * accumulation + micro: one number with a gradient graph, a function of the
   /// index and the run's seed alone.
   std::function<at::Tensor(const Decoder& model, std::uint64_t index)> loss;
+  std::string embedder = {};  ///< SHA-256 of the network that makes syntax.vectors, for the checkpoint; empty without
 };
 
 /// Windows of text, all targets alike; a model with tag heads learns its tags beside them, yet the loss that is told is

@@ -1,5 +1,7 @@
 #include "torsor/lab/syntax_feed.h"
 
+#include <utility>
+
 #include "torsor/base/error.h"
 
 namespace torsor {
@@ -12,6 +14,47 @@ std::string names_of(const Encoding& encoding) {
 }
 
 }  // namespace
+
+std::unique_ptr<SyntaxStream> SyntaxFeed::stream(const Encoding& encoding) const {
+  throw Refusal(str("'", encoding.expression(), "' reads ", names_of(encoding), " of every token, and ", description(),
+                    " gives them for texts that are there alone, not for one that is being written"));
+}
+
+std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>&, const std::vector<std::int64_t>&)>
+byte_inputs(std::shared_ptr<SyntaxStream> stream) {
+  return [stream = std::move(stream)](const std::vector<std::vector<std::int64_t>>& rows,
+                                      const std::vector<std::int64_t>& first) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      const std::size_t read = stream->size(row);
+      if (rows[row].size() < read)
+        throw Error(
+            str("generate: row ", row, " had ", read, " tokens and has ", rows[row].size(), "; rows only grow"));
+      std::vector<std::string> fresh;
+      for (std::size_t t = read; t < rows[row].size(); ++t) {
+        const std::int64_t token = rows[row][t];
+        if (token < 0 || token > 255) throw Error(str("generate: tokens must be bytes to be parsed, found ", token));
+        fresh.emplace_back(1, static_cast<char>(token));
+      }
+      stream->read(row, fresh);
+    }
+    return stream->inputs(first);
+  };
+}
+
+std::vector<std::string> gate_lines(const Json& account) {
+  std::vector<std::string> lines;
+  if (!account.is_object()) return lines;
+  for (const Json& one : account.at("domains")) {
+    const auto verdict = one.at("verdict").get<std::string>();
+    const bool fed = one.at("fed").get<bool>();
+    if (fed && verdict != "unverified") continue;
+    const auto name = one.at("domain").get<std::string>();
+    lines.push_back(str("gate: ", name.empty() ? "text without a domain" : name, ": ", verdict,
+                        one.at("uas").is_number() ? str(" (UAS ", one.at("uas"), ")") : "",
+                        fed ? ", has syntax all the same" : ", has no syntax"));
+  }
+  return lines;
+}
 
 NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const std::vector<FeedRow>& rows,
                        std::int64_t tokens) {

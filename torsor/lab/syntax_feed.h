@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "torsor/base/json.h"
 #include "torsor/data/batches.h"
 #include "torsor/data/syntaxgym.h"
 #include "torsor/encoding/encoding.h"
@@ -30,6 +31,8 @@ struct FeedRow {
     std::size_t first = 0, count = 0;
   };
   std::optional<Place> place;
+  /// Tokens whose syntax must not show, not even in that of other words; empty = none.
+  std::vector<bool> withheld;
 
   /// Parts of the text that are sentences, or texts, of their own and are parsed by themselves; empty = all of it is
   /// one.
@@ -38,6 +41,21 @@ struct FeedRow {
   /// The gold tree of the sentence that begins at byte `tree_begin` of the text, where there is one.
   const SuiteTree* tree = nullptr;
   std::size_t tree_begin = 0;
+};
+
+/// Per-token inputs of texts that grow at their ends, row by row, for generation. What a token once had it keeps.
+class SyntaxStream {
+ public:
+  virtual ~SyntaxStream() = default;
+
+  /// The next tokens of a row: the bytes that each adds to the row's text, none for a special token. The work for a
+  /// token does not grow with the text ahead of it.
+  virtual void read(std::size_t row, const std::vector<std::string>& tokens) = 0;
+  /// Tokens of a row that were read.
+  virtual std::size_t size(std::size_t row) const = 0;
+  /// The encoding's inputs() of the tokens from first[b] on of rows b = 0, 1, ...: (B, longest rest, ...) each, what
+  /// stands past a row's end is "none". Throws Error where first[b] lies behind the row's end.
+  virtual NamedTensors inputs(const std::vector<std::int64_t>& first) const = 0;
 };
 
 class SyntaxFeed {
@@ -56,7 +74,30 @@ class SyntaxFeed {
   /// The encoding's inputs(), (B, `tokens`, ...) each; a row of fewer tokens is filled up with "none" on the right.
   virtual NamedTensors inputs(const std::vector<FeedRow>& rows, std::int64_t tokens,
                               const Encoding& encoding) const = 0;
+
+  /// Throws what inputs() would throw of an encoding whatever the texts: no parser for its mode, a domain that no gate
+  /// tells of. `other_texts` is whether texts that no treebank brings will be asked for.
+  virtual void check(const Encoding& /*encoding*/, bool /*other_texts*/) const {}
+
+  /// What a report must say of an encoding's syntax (sipe.md 4), as counted so far: {"mode", "leaks", "prior",
+  /// "parser", "gate", "domains", "coverage", ...}, see docs/syntax.md; null where nothing is known.
+  virtual Json account(const Encoding& /*encoding*/) const { return nullptr; }
+
+  /// The hash of the structure embedder that makes syntax.vectors; empty without one.
+  virtual std::string embedder() const { return ""; }
+
+  /// The same inputs for texts that grow, as inputs() would give them for the whole texts. Throws Refusal where a
+  /// token's inputs change with what comes behind it, and for a feed that only knows texts that are there.
+  virtual std::unique_ptr<SyntaxStream> stream(const Encoding& encoding) const;
 };
+
+/// What generation asks for its per-token inputs (GreedyOptions::inputs), tokens being bytes. The stream is used from
+/// its start; rows only grow.
+std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>& rows, const std::vector<std::int64_t>& first)>
+byte_inputs(std::shared_ptr<SyntaxStream> stream);
+
+/// For people, of SyntaxFeed::account: a line a domain that has no syntax, or has it unverified. Empty without any.
+std::vector<std::string> gate_lines(const Json& account);
 
 /// Makes the feed of a comparison from its data, which outlive it.
 using SyntaxFeedFactory = std::function<std::shared_ptr<const SyntaxFeed>(const LmData& data)>;

@@ -73,7 +73,7 @@ TuneBase load_tune_base(const std::string& folder) {
   if (is_adapter(folder))
     throw Error(str("'", folder, "' holds an adapter; merge it into a checkpoint first: torsor tune --merge"));
   LoadedModel loaded = load_checkpoint(folder);
-  AdapterBase origin{folder, weights_sha256(folder), loaded.tokenizer, loaded.model.config()};
+  AdapterBase origin{folder, weights_sha256(folder), loaded.tokenizer, loaded.model.config(), loaded.embedder};
   return {std::move(loaded.model), std::move(origin)};
 }
 

@@ -50,6 +50,32 @@ class TextWorkload : public Workload {
     return other;
   }
 
+  std::shared_ptr<SyntaxStream> stream(const Encoding& encoding) const override {
+    if (!feed_ || data_.valid.tokenizer != "bytes") return Workload::stream(encoding);
+    return feed_->stream(encoding);
+  }
+  void check(const Encoding& encoding) const override {
+    if (feed_ && !encoding.inputs().empty()) feed_->check(encoding, data_.other_texts || has_sentences());
+  }
+  Json account(const Encoding& encoding) const override { return feed_ ? feed_->account(encoding) : Json(nullptr); }
+
+  std::vector<std::string> window_domains(std::int64_t length) const override {
+    const std::map<std::string, std::string> known =
+        data_.domains ? data_.domains() : std::map<std::string, std::string>();
+    if (known.empty()) return {};
+    std::map<std::size_t, std::string> by_document;
+    std::vector<std::string> domains;
+    for (const Window& window : evaluation_.windows(static_cast<std::size_t>(length))) {
+      auto found = by_document.find(window.document);
+      if (found == by_document.end()) {
+        const auto domain = known.find(sha256_hex(data_.valid.documents.at(window.document).tokens.bytes()));
+        found = by_document.emplace(window.document, domain == known.end() ? "" : domain->second).first;
+      }
+      domains.push_back(found->second);
+    }
+    return domains;
+  }
+
   std::vector<std::int64_t> prompt(std::int64_t most) const override {
     const std::vector<Document>& documents = data_.valid.documents;
     const auto longest = std::max_element(documents.begin(), documents.end(), [](const Document& a, const Document& b) {
@@ -61,6 +87,8 @@ class TextWorkload : public Workload {
   }
 
  protected:
+  /// Whether sentences are fed that belong to no document.
+  virtual bool has_sentences() const { return false; }
   virtual std::unique_ptr<TextWorkload> copy() const { return std::make_unique<TextWorkload>(*this); }
 
   LmData data_;
@@ -113,6 +141,7 @@ class SyntaxWorkload : public TextWorkload {
   }
 
  private:
+  bool has_sentences() const override { return true; }
   std::unique_ptr<TextWorkload> copy() const override { return std::make_unique<SyntaxWorkload>(*this); }
 
   SyntaxPlan plan_;

@@ -33,6 +33,16 @@ class Workload {
   virtual std::unique_ptr<const Workload> under(const std::string& control) const {
     throw UsageError(str("'@ ", control, "' is a control of parses, and none are read here"));
   }
+  /// Per-token inputs of what a model writes (SyntaxFeed::stream). Throws Refusal where there are none.
+  virtual std::shared_ptr<SyntaxStream> stream(const Encoding& /*encoding*/) const {
+    throw Refusal("nobody parses what is written here");
+  }
+  /// Throws UsageError, before anything is trained, for an encoding whose inputs cannot be fed (SyntaxFeed::check).
+  virtual void check(const Encoding& /*encoding*/) const {}
+  /// What results.json says of an encoding's syntax (SyntaxFeed::account); null where nothing is fed.
+  virtual Json account(const Encoding& /*encoding*/) const { return nullptr; }
+  /// The domain of each window that evaluate() scores at a length, "" where it has none; empty where no text has one.
+  virtual std::vector<std::string> window_domains(std::int64_t /*length*/) const { return {}; }
   /// Up to `most` tokens that decoding can begin with; at least one.
   virtual std::vector<std::int64_t> prompt(std::int64_t most) const = 0;
 };

@@ -63,6 +63,7 @@ struct AdapterBase {
   std::string weights_sha256;  ///< of its model.safetensors
   std::string tokenizer;
   ModelConfig config;
+  std::string embedder = {};  ///< as LoadedModel::embedder; the base's own record of it, not the adapter's
 };
 
 /// SHA-256 of a checkpoint's weights file. Throws Error when it cannot be read.

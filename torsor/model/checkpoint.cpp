@@ -4,6 +4,7 @@
 
 #include "torsor/base/file.h"
 #include "torsor/model/adapter.h"
+#include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
 namespace torsor {
@@ -94,7 +95,8 @@ std::string hugging_face_obstacle(const ModelConfig& config) {
   return "";
 }
 
-void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer) {
+void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
+                     const std::string& embedder) {
   make_directories(folder);
   std::map<std::string, at::Tensor> tensors;
   for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.detach();
@@ -107,6 +109,8 @@ void save_checkpoint(const std::string& folder, const Decoder& model, const std:
   json["vocabulary_size"] = config.vocabulary_size;
   json["train_length"] = config.train_length;
   json["tokenizer"] = tokenizer;
+  if (!embedder.empty() && reads_vectors(model.encoding()))
+    json["structure_embedder"] = structure_embedder_to_json(embedder);
   add_hugging_face_keys(json, config);
   write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
 }
@@ -125,13 +129,13 @@ LoadedModel load_merged(const std::string& folder, const std::string& encoding, 
     throw Error(str("'", folder, "' holds a checkpoint and an adapter: which one is meant?"));
   const LoadedAdapter adapter = load_adapter(folder, base);
   Decoder merged = adapter.tuned.merged();
-  if (encoding.empty() && precision.empty()) return {std::move(merged), adapter.base.tokenizer};
+  if (encoding.empty() && precision.empty()) return {std::move(merged), adapter.base.tokenizer, adapter.base.embedder};
   ModelConfig config = merged.config();
   if (!encoding.empty()) config.encoding = print(parse(encoding));
   set_precision(config, precision);
   std::map<std::string, at::Tensor> weights;
   for (const ModelParameter& parameter : merged.parameters()) weights[parameter.name] = parameter.tensor;
-  return {Decoder(config, weights, folder + "/adapter.safetensors"), adapter.base.tokenizer};
+  return {Decoder(config, weights, folder + "/adapter.safetensors"), adapter.base.tokenizer, adapter.base.embedder};
 }
 
 }  // namespace
@@ -154,6 +158,7 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
   const auto vocabulary = object.get<std::int64_t>("vocabulary_size");
   const auto length = object.get<std::int64_t>("train_length");
   const auto tokenizer = object.get<std::string>("tokenizer");
+  const std::string embedder = structure_embedder_of(object);
   const std::string weights = folder + "/model.safetensors";
   const TensorFile file = load_tensors(weights);
   ModelConfig config;
@@ -168,7 +173,7 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
     throw Error(str(path, ": ", error.what()));
   }
   if (!encoding.empty()) config.encoding = print(parse(encoding));
-  return {Decoder(config, file.tensors, weights), tokenizer};
+  return {Decoder(config, file.tensors, weights), tokenizer, embedder};
 }
 
 }  // namespace torsor

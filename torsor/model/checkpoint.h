@@ -9,8 +9,11 @@ namespace torsor {
 
 /// Writes both files, each in one step; weights first, so that a folder with a config is whole. `tokenizer` names what
 /// turned text into ids ("bytes", "tokens"). Where Hugging Face has the architecture (one plain rotary encoding and no
-/// extras), its keys are written beside ours, so that transformers loads the folder.
-void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer);
+/// extras), its keys are written beside ours, so that transformers loads the folder. Of a model that reads
+/// syntax.vectors, `embedder` is the SHA-256 of the network that made them; it is kept with the labels that arcs are
+/// numbered by.
+void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
+                     const std::string& embedder = "");
 
 /// Why Hugging Face transformers has no architecture for a model; empty when it has one.
 std::string hugging_face_obstacle(const ModelConfig& config);
@@ -18,6 +21,7 @@ std::string hugging_face_obstacle(const ModelConfig& config);
 struct LoadedModel {
   Decoder model;
   std::string tokenizer;
+  std::string embedder;  ///< SHA-256 of what made its syntax.vectors (structure_embedder.h); empty where none is told
 };
 
 /// Reads a folder written by save_checkpoint, or that of an adapter (adapter.h) merged into its base, which `base`

@@ -5,6 +5,7 @@
 #include "torsor/base/file.h"
 #include "torsor/base/utf8.h"
 #include "torsor/model/attention_parameters.h"
+#include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
 namespace torsor {
@@ -247,7 +248,7 @@ at::Tensor Encoder::class_logits(const at::Tensor& hidden, bool training, at::Sc
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------
 
-void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about) {
+void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about, const std::string& embedder) {
   make_directories(folder);
   std::map<std::string, at::Tensor> tensors;
   for (const ModelParameter& parameter : encoder.parameters()) tensors[parameter.name] = parameter.tensor.detach();
@@ -264,6 +265,8 @@ void save_encoder(const std::string& folder, const Encoder& encoder, const Json&
   json["tokenizer"] = EncoderTokens::kName;
   json["labels"] = config.labels;
   json["task"] = about;
+  if (!embedder.empty() && reads_vectors(encoder.encoding()))
+    json["structure_embedder"] = structure_embedder_to_json(embedder);
   write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
 }
 
@@ -291,10 +294,11 @@ LoadedEncoder load_encoder(const std::string& folder) {
   config.model.train_length = object.get<std::int64_t>("train_length");
   config.labels = object.get<std::int64_t>("labels");
   const Json about = object.get<Json>("task", Json());
+  const std::string embedder = structure_embedder_of(object);
   object.finish();
   const std::string weights = folder + "/model.safetensors";
   const TensorFile file = load_tensors(weights);
-  return {Encoder(config, file.tensors, weights), about};
+  return {Encoder(config, file.tensors, weights), about, embedder};
 }
 
 }  // namespace torsor

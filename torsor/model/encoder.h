@@ -76,6 +76,7 @@ class Encoder {
 
   const EncoderConfig& config() const { return config_; }
   const Encoding& encoding() const { return *encoding_; }
+  const std::shared_ptr<const Encoding>& shared_encoding() const { return encoding_; }
   const std::vector<ModelParameter>& parameters() const { return parameters_; }
   std::int64_t parameter_count() const { return count_parameters(parameters_); }
   void require_gradients();
@@ -127,12 +128,14 @@ class Encoder {
 };
 
 /// Writes config.json ("kind": "encoder") and model.safetensors as save_checkpoint does for a decoder; `about` (may be
-/// null) stands under "task" and tells what a class head answers.
-void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about = nullptr);
+/// null) stands under "task" and tells what a class head answers. `embedder` as there.
+void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about = nullptr,
+                  const std::string& embedder = "");
 
 struct LoadedEncoder {
   Encoder encoder;
   Json about;
+  std::string embedder;  ///< as LoadedModel::embedder
 };
 /// Throws Error naming the file and what is wrong, also where the folder holds a decoder.
 LoadedEncoder load_encoder(const std::string& folder);

@@ -49,7 +49,7 @@ Generated generate_greedy(const Decoder& model, const Rows& prompts, const Greed
   KvCache cache = model.make_cache(batch, capacity, options.cache_dtype);
   const auto prefill = [&] {
     TokenBatch all = padded(rows);
-    if (options.inputs) all.named = options.inputs(rows);
+    if (options.inputs) all.named = options.inputs(rows, std::vector<std::int64_t>(rows.size(), 0));
     const at::Tensor hidden = model.hidden(all, &cache, options.dtype);
     const at::Tensor last = (all.counts - 1).view({batch, 1, 1}).expand({batch, 1, hidden.size(2)});
     return hidden.gather(1, last);
@@ -80,11 +80,7 @@ Generated generate_greedy(const Decoder& model, const Rows& prompts, const Greed
     if (options.inputs) {
       std::vector<std::int64_t> newest;
       for (const auto& row : rows) newest.push_back(static_cast<std::int64_t>(row.size()) - 1);
-      for (const auto& [name, all] : options.inputs(rows)) {
-        std::vector<std::int64_t> shape = all.sizes().vec(), placed(shape.size(), 1);
-        shape[1] = 1, placed[0] = batch;
-        one.named[name] = all.gather(1, at::tensor(newest, at::kLong).view(placed).expand(shape));
-      }
+      one.named = options.inputs(rows, newest);
     }
     hidden = model.hidden(one, &cache, options.dtype);
   }

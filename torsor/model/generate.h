@@ -14,9 +14,12 @@ struct GreedyOptions {
   at::ScalarType dtype = at::kFloat;  ///< of the matrix products
   at::ScalarType cache_dtype = at::kFloat;
   std::function<bool()> stop;  ///< asked after each token; true ends
-  /// Where the encoding declares per-token inputs: those of the tokens of every row so far, (B, longest row, ...), what
-  /// stands past a row's end is not read. Asked before each pass; a token's own numbers must stay as they were.
-  std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>& rows)> inputs;
+  /// Where the encoding declares per-token inputs: those of the tokens from first[b] on of every row so far, (B,
+  /// longest rest, ...); what stands past a row's end is not read. Asked before each pass with all rows: for the
+  /// prompts, and then for each row's newest token. A token's own numbers must stay as they were.
+  std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>& rows,
+                             const std::vector<std::int64_t>& first)>
+      inputs;
 };
 
 struct Generated {

@@ -6,12 +6,14 @@
 #include "torsor/base/error.h"
 #include "torsor/report/accuracy.h"
 #include "torsor/report/charts.h"
+#include "torsor/report/grid_table.h"
 #include "torsor/report/groups.h"
 #include "torsor/report/heat_map.h"
 #include "torsor/report/html_style.h"
 #include "torsor/report/markup.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
+#include "torsor/report/syntax_table.h"
 #include "torsor/report/table.h"
 
 namespace torsor::report {
@@ -58,6 +60,8 @@ class Page {
       table_section(task, suffix);
       cost_section(task, suffix);
     }
+    grid_section();
+    syntax_section();
     training_section();
     for (const std::string& task : tasks) position_section(task, tasks.size() > 1 ? ": " + task : "");
     effect_section();
@@ -399,6 +403,36 @@ class Page {
       html_.close().raw("\n");
     }
     html_.close().close().close().raw("\n");
+    end_section();
+  }
+
+  void grid_section() {
+    const std::vector<GridTable> tables = grid_tables(results_);
+    if (tables.empty()) return;
+    section("By cell", "What is varied down, what it is varied on across; a column with a star knows later words.");
+    for (const GridTable& table : tables) rows_table(table.rows, table.title, false);
+    const std::vector<std::string> notes = grid_notes(results_);
+    if (!notes.empty()) {
+      html_.open("ul", {{"class", "reasons"}});
+      for (const std::string& note : notes) html_.element("li", {}, note);
+      html_.close().raw("\n");
+    }
+    end_section();
+  }
+
+  void syntax_section() {
+    const SyntaxTable table = syntax_table(results_);
+    if (table.rows.empty()) return;
+    section("Syntax",
+            "Where the trees came from, on which domains they were good enough, and how much of the text they cover. A "
+            "domain that its gate closed has no syntax: there the encoding is the one inside, bit for bit.");
+    rows_table(table.rows, "Syntax by encoding", false);
+    if (!table.domains.empty()) rows_table(table.domains, "Parser by domain", false);
+    if (!table.notes.empty()) {
+      html_.open("ul", {{"class", "reasons"}});
+      for (const std::string& note : table.notes) html_.element("li", {}, note);
+      html_.close().raw("\n");
+    }
     end_section();
   }
 

@@ -21,7 +21,8 @@ Status read_status(JsonObject& object) {
   if (text == "ok") return Status::ok;
   if (text == "refused") return Status::refused;
   if (text == "failed") return Status::failed;
-  object.fail(str("status: expected ok, refused or failed, got '", text, "'"));
+  if (text == "stopped") return Status::stopped;
+  object.fail(str("status: expected ok, refused, failed or stopped, got '", text, "'"));
 }
 
 /// The list under `key`, or an empty one where it is missing or null.
@@ -203,6 +204,44 @@ Train read_train(const Json& json, const std::string& source) {
   return train;
 }
 
+SyntaxDomain read_domain(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  SyntaxDomain domain;
+  domain.name = object.get<std::string>("domain");
+  domain.verdict = object.get<std::string>("verdict");
+  domain.fed = object.get<bool>("fed");
+  domain.uas = read_measure(object, "uas");
+  domain.las = read_measure(object, "las");
+  domain.low = read_measure(object, "low");
+  domain.high = read_measure(object, "high");
+  domain.words = object.get<std::optional<std::int64_t>>("words", std::nullopt);
+  return domain;
+}
+
+SyntaxBlock read_syntax(const Json& json, const std::string& source) {
+  JsonObject object(json, source, Blame::data);
+  SyntaxBlock syntax;
+  syntax.mode = object.get<std::string>("mode");
+  syntax.prior = object.get<std::string>("prior");
+  syntax.leaks = object.get<bool>("leaks");
+  JsonObject parser = object.object("parser");
+  syntax.parser = parser.get<std::string>("backend");
+  for (const char* key : {"name", "version", "model_sha256"}) {
+    const auto text = parser.get<std::optional<std::string>>(key, std::nullopt).value_or("");
+    if (!text.empty()) syntax.parser += " " + (key == std::string("model_sha256") ? text.substr(0, 12) : text);
+  }
+  syntax.gate = object.get<std::string>("gate");
+  for (const Json& item : read_list(object, "domains"))
+    syntax.domains.push_back(read_domain(item, str(source, ".domains[", syntax.domains.size(), ']')));
+  syntax.coverage = read_measure(object, "coverage");
+  syntax.tokens = read_count(object, "tokens", 0);
+  syntax.sentences = read_count(object, "sentences", 0);
+  syntax.unparsed = read_count(object, "unparsed", 0);
+  syntax.repaired = read_count(object, "repaired", 0);
+  syntax.multi_word_tokens = read_count(object, "multi_word_tokens", 0);
+  return syntax;
+}
+
 Run read_run(const Json& json, const std::string& source) {
   JsonObject object(json, source, Blame::data);
   Run run;
@@ -215,6 +254,12 @@ Run read_run(const Json& json, const std::string& source) {
   if (object.has("train")) run.train = read_train(object.get<Json>("train"), str(source, ".train"));
   run.peak_memory_bytes = read_measure(object, "peak_memory_bytes");
   run.decode_tokens_per_second = read_measure(object, "decode_tokens_per_second");
+  if (object.has("syntax")) run.syntax = read_syntax(object.get<Json>("syntax"), str(source, ".syntax"));
+  if (object.has("perplexity_gate")) {
+    JsonObject gate = object.object("perplexity_gate");
+    run.watch = gate.get<std::string>("status");
+    run.watch_rise = read_finite(gate, "rise");
+  }
   for (const Json& item : read_list(object, "eval")) {
     run.eval.push_back(read_eval(item, str(source, ".eval[", run.eval.size(), ']')));
   }
@@ -344,6 +389,8 @@ const char* status_name(Status status) {
       return "refused";
     case Status::failed:
       return "failed";
+    case Status::stopped:
+      return "stopped";
   }
   return "failed";
 }

@@ -11,8 +11,8 @@
 namespace torsor::report {
 
 /// How a run, or the evaluation of a run at one length, ended. A refusal is an answer, not a fault: the encoding does
-/// not allow what was asked (a learned table past its last row).
-enum class Status { ok, refused, failed };
+/// not allow what was asked (a learned table past its last row). So is a run that the perplexity gate stopped.
+enum class Status { ok, refused, failed, stopped };
 
 const char* status_name(Status status);
 
@@ -74,6 +74,26 @@ struct Train {
   std::vector<TrainLoss> losses;
 };
 
+/// How good a parser is on a domain.
+struct SyntaxDomain {
+  std::string name;                           ///< empty for texts without one
+  std::string verdict;                        ///< "pass", "fail", "insufficient", "unverified", "gold"
+  bool fed = true;                            ///< whether the domain's texts had syntax
+  std::optional<double> uas, las, low, high;  ///< percent; empty where no report tells
+  std::optional<std::int64_t> words;          ///< gold words behind them
+};
+
+/// The syntax that a run read.
+struct SyntaxBlock {
+  std::string mode, prior;
+  bool leaks = false;
+  std::string parser;  ///< for people: backend, name, version, the beginning of the model's hash
+  std::string gate;    ///< "asked" or "not asked"
+  std::vector<SyntaxDomain> domains;
+  std::optional<double> coverage;  ///< share of the tokens of text that a parsed sentence holds
+  std::int64_t tokens = 0, sentences = 0, unparsed = 0, repaired = 0, multi_word_tokens = 0;
+};
+
 /// One encoding trained with one seed.
 struct Run {
   std::string encoding;
@@ -85,6 +105,9 @@ struct Run {
   std::optional<double> peak_memory_bytes;
   std::optional<double> decode_tokens_per_second;
   std::vector<Eval> eval;
+  std::optional<SyntaxBlock> syntax;  ///< where the run read some and the results tell of it
+  std::string watch;                  ///< what the perplexity gate found; empty where it was not asked
+  std::optional<double> watch_rise;   ///< at its last look: perplexity over the base's, minus 1
 };
 
 /// A 95 % interval of a mean. The ends are empty where nothing could be resampled (one seed and no windows).

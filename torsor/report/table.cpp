@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "torsor/base/error.h"
+#include "torsor/report/grid_table.h"
 #include "torsor/report/groups.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
+#include "torsor/report/syntax_table.h"
 
 namespace torsor::report {
 namespace {
@@ -36,7 +38,7 @@ FigureCell cell_without_figure(const Results& results, const std::string& encodi
   FigureCell cell;
   const auto say = [&cell](Status status, const std::string& reason) {
     if (status == Status::ok || cell.text == "failed") return;
-    if (status == Status::refused && !cell.text.empty()) return;
+    if (status != Status::failed && !cell.text.empty()) return;
     cell.text = status_name(status);
     cell.reason = reason;
   };
@@ -218,6 +220,8 @@ std::string text_table(const Results& results) {
     if (marked) text += "* the 95 % interval of its lead over the runner-up excludes zero\n";
     add_reasons(table, text);
   }
+  if (const std::string grid = grid_text(results); !grid.empty()) text += "\n" + grid;
+  if (const std::string syntax = syntax_text(results); !syntax.empty()) text += (text.empty() ? "" : "\n") + syntax;
   return text;
 }
 

@@ -179,7 +179,7 @@ std::string leaks_sentence(const Results& results, const std::string& task) {
 
 void add_refusals(const Results& results, const std::string& task, const std::vector<std::int64_t>& lengths,
                   std::vector<std::string>& sentences) {
-  std::vector<std::string> refusing, failing;
+  std::vector<std::string> refusing, failing, stopped;
   for (const std::string& encoding : encodings_of(results)) {
     std::set<std::int64_t> refused;
     std::string reason;
@@ -187,6 +187,7 @@ void add_refusals(const Results& results, const std::string& task, const std::ve
       if (run.encoding != encoding) continue;
       if (run.status == Status::failed)
         failing.push_back(str(encoding, " with seed ", run.seed, in_brackets(run.reason)));
+      if (run.status == Status::stopped) stopped.push_back(str(encoding, " with seed ", run.seed));
       if (run.status == Status::refused) {
         refused.insert(lengths.begin(), lengths.end());
         if (reason.empty()) reason = run.reason;
@@ -217,6 +218,7 @@ void add_refusals(const Results& results, const std::string& task, const std::ve
     }
   }
   if (!refusing.empty()) sentences.push_back(str("Refused: ", join_words(refusing, "; "), "."));
+  if (!stopped.empty()) sentences.push_back(str("Stopped by the perplexity gate: ", join_words(stopped, "; "), "."));
   if (!failing.empty()) sentences.push_back(str("Failed: ", join_words(failing, "; "), "."));
 }
 

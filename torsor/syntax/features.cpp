@@ -1,86 +1,38 @@
 #include "torsor/syntax/features.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstdlib>
 #include <deque>
-#include <optional>
 #include <utility>
 
 #include "torsor/base/error.h"
 #include "torsor/base/utf8.h"
+#include "torsor/syntax/feature_stream.h"
 #include "torsor/syntax/letters.h"
 
 namespace torsor::syntax {
 namespace {
 
-std::uint8_t log_bucket(int value) {
-  return value <= 0 ? 0
-                    : static_cast<std::uint8_t>(
-                          std::min<int>(static_cast<int>(std::bit_width(static_cast<unsigned>(value))) - 1, 7));
-}
-
 bool is_blank(std::string_view text, ByteSpan bytes) {
   return skip_spaces(text.substr(0, bytes.end), bytes.begin) >= bytes.end;
 }
 
-/// What a token shows of a word.
-struct Shown {
-  CausalTag tag;
-  ArcFeatures arc;
-};
-
-void fill_arc(const ParseWord& word, int number, ArcFeatures& arc) {
-  if (word.head == kNoHead) return;
-  arc.relation = static_cast<std::uint8_t>(word.relation);
-  arc.direction = word.head == 0 ? 1 : word.head < number ? 2 : 3;
-  arc.distance = word.head == 0 ? 0 : log_bucket(std::abs(word.head - number));
-}
-
-/// By word of the sentence; nothing has a tag where the parse gave none.
-std::vector<Shown> shown_words(const ParseSentence& sentence, ParseMode mode) {
-  const int n = static_cast<int>(sentence.words.size());
-  std::vector<Shown> shown(sentence.words.size());
-  const auto word = [&](int number) -> const ParseWord& {
-    return sentence.words[static_cast<std::size_t>(number) - 1];
-  };
-  std::vector<std::vector<int>> taken(mode == ParseMode::kIncremental ? sentence.words.size() + 1 : 0);
-  for (int i = n; i >= 1 && mode == ParseMode::kIncremental; --i) {
-    if (word(i).head > i) taken[static_cast<std::size_t>(word(i).head)].push_back(i);  // nearest first
-  }
-  int waiting = 0;  // words without a head, this one included
-  for (int i = 1; i <= n; ++i) {
-    Shown& one = shown[static_cast<std::size_t>(i) - 1];
-    one.tag = word(i).tag;
-    const bool tagged = one.tag.tau != 0 || one.tag.nu != 0;
-    one.arc.valid = tagged ? 1 : 0;
-    if (mode != ParseMode::kIncremental) {
-      if (tagged) fill_arc(word(i), i, one.arc);
-      continue;
-    }
-    const std::vector<int>& left = taken[static_cast<std::size_t>(i)];
-    const bool known = word(i).head != kNoHead && word(i).head < i;
-    waiting += (known ? 0 : 1) - static_cast<int>(left.size());
-    if (!tagged) continue;
-    if (known) fill_arc(word(i), i, one.arc);
-    one.arc.left_count = static_cast<std::uint8_t>(std::min<std::size_t>(left.size(), 4));
-    for (std::size_t k = 0; k < std::min<std::size_t>(left.size(), 3); ++k)
-      one.arc.left_relations[k] = static_cast<std::uint8_t>(word(left[k]).relation);
-    one.arc.waiting = log_bucket(waiting + 1);
+/// By word of a sentence that was parsed as a whole; nothing has a tag where the parse gave none.
+std::vector<ShownWord> shown_words(const ParseSentence& sentence) {
+  std::vector<ShownWord> shown(sentence.words.size());
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const ParseWord& word = sentence.words[i];
+    shown[i].tag = word.tag;
+    if (word.tag.tau == 0 && word.tag.nu == 0) continue;
+    shown[i].arc.valid = 1;
+    show_head(word, static_cast<int>(i) + 1, shown[i].arc);
   }
   return shown;
 }
 
-/// What stands ahead of a sentence's first word: nothing but that it begins, for causal tags.
-Shown sentence_start(ParseMode mode) {
-  if (mode == ParseMode::kOracle) return {};
-  Shown shown;
-  shown.tag = kSentenceStart;
-  shown.arc.valid = 1;
-  return shown;
-}
+/// What stands ahead of a sentence's first word; hexatags have nothing that says so.
+ShownWord start_in(ParseMode mode) { return mode == ParseMode::kOracle ? ShownWord{} : sentence_start(); }
 
-void show(SyntaxFeatures& features, std::size_t token, const Shown& shown) {
+void show(SyntaxFeatures& features, std::size_t token, const ShownWord& shown) {
   features.tags[token] = {shown.tag.tau, shown.tag.nu};
   features.arcs[token] = shown.arc;
 }
@@ -105,18 +57,21 @@ void whole_sentences(const Parse& parse, std::string_view text, std::span<const 
   const Alignment alignment = align(parse, text, tokens);
   features.multi_word_tokens = alignment.multi_word_tokens;
   features.swallowed = alignment.swallowed;
-  std::vector<std::vector<Shown>> shown;
-  for (const ParseSentence& sentence : parse.sentences) shown.push_back(shown_words(sentence, parse.mode));
+  std::vector<std::vector<ShownWord>> shown;
+  for (const ParseSentence& sentence : parse.sentences) shown.push_back(shown_words(sentence));
 
-  const auto shown_at = [&](int word) -> Shown {
+  const auto shown_at = [&](int word) -> ShownWord {
     const WordPlace place = alignment.words[static_cast<std::size_t>(word)];
     if (options.rule != SubwordRule::kDelayed) return shown[place.sentence][place.word];
-    return place.word == 0 ? sentence_start(parse.mode) : shown[place.sentence][place.word - 1];
+    return place.word == 0 ? start_in(parse.mode) : shown[place.sentence][place.word - 1];
   };
   TimedLinks links;
+  features.word_tokens.assign(tokens.size(), -1);
+  features.head_tokens.assign(alignment.token_head.begin(), alignment.token_head.end());
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const int word = alignment.word_of[t];
     if (word < 0) continue;
+    features.word_tokens[t] = alignment.first_token[static_cast<std::size_t>(word)];
     features.sentences[t] = alignment.sentence_of[t];
     const bool first = alignment.first_token[static_cast<std::size_t>(word)] == static_cast<int>(t);
     const bool last = alignment.last_token[static_cast<std::size_t>(word)] == static_cast<int>(t);
@@ -135,102 +90,6 @@ void whole_sentences(const Parse& parse, std::string_view text, std::span<const 
 // --------------------------------------------------------------------------------------------------------------------
 // From left to right: nothing here may look at a word before its `known` bytes have been read
 
-struct StreamWord {
-  std::size_t sentence;
-  int number;  // in its sentence, from 1
-  std::uint32_t begin, end, known;
-  Shown shown;
-  std::optional<std::uint32_t> token;  // that holds its first byte
-};
-
-class Stream {
- public:
-  Stream(const Parse& parse, std::string_view text, const FeatureOptions& options, SyntaxFeatures& features)
-      : parse_(parse), text_(text), options_(options), features_(features) {
-    for (std::size_t s = 0; s < parse.sentences.size(); ++s) {
-      const ParseSentence& sentence = parse.sentences[s];
-      const std::vector<Shown> shown = shown_words(sentence, parse.mode);
-      const std::size_t first = words_.size();
-      taken_.resize(first + sentence.words.size());
-      for (std::size_t w = 0; w < sentence.words.size(); ++w) {
-        const ParseWord& word = sentence.words[w];
-        words_.push_back({s, static_cast<int>(w) + 1, word.byte_begin, word.byte_end, word.known, shown[w], {}});
-        if (word.head > static_cast<int>(w) + 1)
-          taken_[first + static_cast<std::size_t>(word.head) - 1].push_back(first + w);
-      }
-    }
-  }
-
-  void token(std::size_t t, ByteSpan bytes) {
-    if (bytes.empty()) return;
-    // The words that are complete now, and with them their arcs.
-    while (complete_ < words_.size() && words_[complete_].known <= bytes.end) bring_arcs(complete_++, t);
-    // The words that begin here. That one does is known once the word before it is complete.
-    const std::size_t before = begun_;
-    std::size_t carries = words_.size();
-    while (begun_ < words_.size() && words_[begun_].begin < bytes.end) {
-      if (words_[begun_].begin >= bytes.begin) words_[begun_].token = static_cast<std::uint32_t>(t);
-      if (begun_ <= complete_ && words_[begun_].token == static_cast<std::uint32_t>(t)) carries = begun_;
-      ++begun_;
-    }
-    if (is_blank(text_, bytes)) {
-      repeated_.reset();
-      return;
-    }
-    // Of the words that have begun, the newest whose beginning is known tells the sentence.
-    if (const std::size_t newest = std::min(begun_, complete_ + 1); newest > 0 && begun_ > 0) {
-      features_.sentences[t] = static_cast<std::int32_t>(words_[newest - 1].sentence);
-    }
-    if (options_.rule == SubwordRule::kDelayed) {
-      delayed(t, carries);
-    } else {
-      last_piece(t, bytes, before);
-    }
-  }
-
-  TimedLinks links() && { return std::move(links_); }
-
- private:
-  void delayed(std::size_t t, std::size_t word) {
-    if (word < words_.size()) {
-      const Shown shown = words_[word].number == 1 ? sentence_start(parse_.mode) : words_[word - 1].shown;
-      show(features_, t, shown);
-      repeated_ = shown;
-    } else if (options_.repeat && repeated_) {
-      show(features_, t, *repeated_);
-    }
-  }
-
-  /// The tokenizer itself says that the word ends with this piece.
-  void last_piece(std::size_t t, ByteSpan bytes, std::size_t before) {
-    for (std::size_t w = before > 0 ? before - 1 : 0; w < begun_; ++w) {
-      if (words_[w].end > bytes.begin && words_[w].end <= bytes.end) show(features_, t, words_[w].shown);
-    }
-  }
-
-  void bring_arcs(std::size_t w, std::size_t t) {
-    const StreamWord& word = words_[w];
-    const auto add = [&](std::size_t a, std::size_t b) {
-      if (words_[a].token && words_[b].token && words_[a].token != words_[b].token)
-        links_.push_back({static_cast<std::uint32_t>(t), {*words_[a].token, *words_[b].token}});
-    };
-    for (const std::size_t left : taken_[w]) add(left, w);
-    const int head = parse_.sentences[word.sentence].words[static_cast<std::size_t>(word.number) - 1].head;
-    if (head > 0 && head < word.number) add(w, w - static_cast<std::size_t>(word.number - head));
-  }
-
-  const Parse& parse_;
-  std::string_view text_;
-  const FeatureOptions& options_;
-  SyntaxFeatures& features_;
-  std::vector<StreamWord> words_;
-  std::vector<std::vector<std::size_t>> taken_;  // by word: the dependents on its left
-  std::size_t complete_ = 0;                     // words that are complete
-  std::size_t begun_ = 0;                        // words whose first byte has been read
-  std::optional<Shown> repeated_;                // of the present word's first token
-  TimedLinks links_;
-};
-
 void left_to_right(const Parse& parse, std::string_view text, std::span<const ByteSpan> tokens,
                    const FeatureOptions& options, SyntaxFeatures& features) {
   if (options.rule == SubwordRule::kFirst || options.rule == SubwordRule::kAll)
@@ -244,7 +103,25 @@ void left_to_right(const Parse& parse, std::string_view text, std::span<const By
   if (!parse.backend.prefix_safe)
     throw Error(
         str("features: expected a parser that is safe for prefixes for incremental tags, got ", parse.backend.name));
-  Stream stream(parse, text, options, features);
+  struct Place {
+    std::size_t sentence, number;  // from 0; in its sentence from 1
+    std::uint32_t begun, end, known;
+  };
+  std::vector<Place> words;
+  for (std::size_t s = 0; s < parse.sentences.size(); ++s)
+    for (std::size_t w = 0; w < parse.sentences[s].words.size(); ++w) {
+      const ParseWord& word = parse.sentences[s].words[w];
+      const auto first = static_cast<std::uint32_t>(decode_utf8(text, word.byte_begin).size);
+      words.push_back({s, w + 1, word.byte_begin + first, word.byte_end, word.known});
+    }
+  FeatureStream stream(options);
+  std::size_t next = 0, ended = 0;  // the first word that is not complete; that has no last token yet
+  std::vector<ShownWord> shown;
+  const auto complete = [&] {
+    const Place& word = words[next++];
+    shown.push_back(stream.complete(parse.sentences[word.sentence], word.sentence, word.number, word.begun));
+  };
+  TimedLinks links;
   std::uint32_t reached = 0;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const ByteSpan token = tokens[t];
@@ -252,9 +129,21 @@ void left_to_right(const Parse& parse, std::string_view text, std::span<const By
       throw Error(str("features: expected tokens inside the text from left to right, got bytes ", token.begin, " to ",
                       token.end, " behind ", reached, " for token ", t));
     if (!token.empty()) reached = token.end;
-    stream.token(t, token);
+    while (!token.empty() && next < words.size() && words[next].known <= token.end) complete();
+    if (next < words.size() && words[next].begun <= token.end)
+      stream.begins(words[next].begun, words[next].sentence, words[next].number == 1);
+    const FeatureStream::Token one = stream.token(token, is_blank(text, token));
+    show(features, t, one.shown);
+    features.sentences[t] = one.sentence;
+    for (const Link& link : one.links) links.push_back({static_cast<std::uint32_t>(t), link});
   }
-  store_links(features, std::move(stream).links());
+  store_links(features, std::move(links));
+  if (options.rule != SubwordRule::kLast) return;
+  // The tokenizer itself says that a word ends with a token, so the tag need not wait for the byte behind it.
+  while (next < words.size()) complete();
+  for (std::size_t t = 0; t < tokens.size(); ++t)
+    for (; ended < words.size() && words[ended].end <= tokens[t].end; ++ended)
+      if (words[ended].end > tokens[t].begin) show(features, t, shown[ended]);
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ namespace torsor::syntax {
 enum class SubwordRule : std::uint8_t {
   kFirst,    ///< the first
   kAll,      ///< every one
-  kDelayed,  ///< the first token of a word carries the tag of the word before it: the state after all complete words
+  kDelayed,  ///< the first token of a word carries the tag of the word before it: the state after all complete words.
+             ///< In incremental mode the first token with which the word is known to begin: that of the last byte of
+             ///< its first character
   kLast,     ///< the last
 };
 
@@ -69,8 +71,11 @@ struct SyntaxFeatures {
   std::vector<std::int32_t> sentences;            ///< (T) sentence of the token's word; -1 = none, or not parsed
   std::vector<ArcFeatures> arcs;                  ///< (T)
   std::vector<std::uint32_t> link_begin;          ///< (T + 1)
-  std::vector<Link> links;      ///< those of token t, which become known there, at link_begin[t] .. link_begin[t + 1]
-  std::size_t text_tokens = 0;  ///< tokens that hold more than white space
+  std::vector<Link> links;  ///< those of token t, which become known there, at link_begin[t] .. link_begin[t + 1]
+  /// Of whole sentences alone, else empty: (T) the first token of the token's word, and at first tokens the first token
+  /// of the head's word; -1 = none.
+  std::vector<std::int32_t> word_tokens, head_tokens;
+  std::size_t text_tokens = 0;        ///< tokens that hold more than white space
   std::size_t multi_word_tokens = 0;  ///< see Alignment
   std::size_t swallowed = 0;
 

@@ -193,9 +193,12 @@ GateReport run_gate(Parser& parser, const std::vector<Sentence>& gold, const Gat
   return report;
 }
 
-GateVerdict verdict_of(const GateReport& report, std::string_view domain) {
-  for (const DomainGate& one : report.domains)
-    if (one.domain == domain) return one.verdict;
+GateVerdict verdict_of(const GateReport& report, std::string_view domain, bool strict) {
+  for (const DomainGate& one : report.domains) {
+    if (one.domain != domain) continue;
+    const bool low = strict && one.verdict == GateVerdict::kPass && !(one.low > report.options.threshold);
+    return low ? GateVerdict::kFail : one.verdict;
+  }
   return GateVerdict::kUnverified;
 }
 

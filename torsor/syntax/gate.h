@@ -63,8 +63,9 @@ GateReport run_gate(Parser& parser, const std::vector<Sentence>& gold, const Gat
 GateReport judge(const std::vector<Sentence>& gold, const Score& score, const std::vector<std::size_t>& unparsed,
                  const ParserInfo& parser, const GateOptions& options);
 
-/// What a report says of a domain; unverified when it does not know it.
-GateVerdict verdict_of(const GateReport& report, std::string_view domain);
+/// What a report says of a domain; unverified when it does not know it. With `strict` a domain that passed also needs
+/// the lower end of its interval above the threshold.
+GateVerdict verdict_of(const GateReport& report, std::string_view domain, bool strict = false);
 
 /// {"parser": {...}, "setting", "threshold", "strict", "seconds", "sentences_per_second", "domains": [{"domain",
 /// "sentences", "words", "unparsed", "uas", "las", "low", "high", "verdict"}], "all": {...}}, and back. The latter

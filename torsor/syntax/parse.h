@@ -138,6 +138,10 @@ class IncrementalParse {
   void word(ByteSpan bytes, std::uint32_t known, CausalTag tag, std::span<const MadeArc> arcs);
   /// The next word begins a sentence.
   void end_sentence();
+  /// The words so far, of a text that has no hash yet.
+  const Parse& so_far() const { return parse_; }
+  /// Whether the newest sentence goes on.
+  bool open() const { return open_; }
   /// The words so far as a parse of `text`, which they must lie in.
   Parse finish(std::string_view text) &&;
 

@@ -394,7 +394,7 @@ std::vector<ReadToken> WordReader::read(std::string_view bytes) {
     if (!one.valid && pending_.size() < expected && one.size == pending_.size()) continue;
     if (tokenizer_->ends_before(token_, one.value)) close(tokens);
     if (!is_space(one.value)) {
-      if (token_.empty()) begin_ = read_ - pending_.size();
+      if (token_.empty()) begin_ = read_ - pending_.size(), begun_ = read_;
       blank_line_ = blank_line_ || newlines_ > 1;
       newlines_ = 0;
       token_ += pending_;
@@ -415,6 +415,11 @@ std::vector<ReadToken> WordReader::finish() {
   close(tokens);
   --read_;
   return tokens;
+}
+
+std::optional<WordReader::Begun> WordReader::begun() const {
+  if (token_.empty()) return std::nullopt;
+  return Begun{begun_, blank_line_};
 }
 
 void WordReader::close(std::vector<ReadToken>& tokens) {

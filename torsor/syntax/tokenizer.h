@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,13 +78,23 @@ class WordReader {
   /// The token that the end of the text ends, if any.
   std::vector<ReadToken> finish();
 
+  /// Bytes read so far.
+  std::size_t size() const { return read_; }
+  /// A token that has begun and is not whole: how many bytes had been read with its first character, and whether a
+  /// blank line stands before it.
+  struct Begun {
+    std::size_t begun = 0;
+    bool after_blank_line = false;
+  };
+  std::optional<Begun> begun() const;
+
  private:
   void close(std::vector<ReadToken>& tokens);
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string token_;    // of which nothing has come out
   std::string pending_;  // bytes of an unfinished code point
-  std::size_t read_ = 0, begin_ = 0;
+  std::size_t read_ = 0, begin_ = 0, begun_ = 0;
   int newlines_ = 0;  // since the last token
   bool blank_line_ = false;
 };
