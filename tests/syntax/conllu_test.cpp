@@ -88,6 +88,7 @@ std::vector<Fault> faults() {
       {"spaces for tabs", a + "\n\n", 1, "got 1"},
       {"a line of spaces", whole({a, b}).insert(whole({a}).size() - 1, "  \n"), 2, "got 1"},
       {"empty column", whole({a, "2  _ _ _ _ 1 dep _ _"}), 2, "column FORM, got nothing"},
+      {"a form of white space", whole({a, "2 \u3000\u00A0 _ _ _ _ 1 dep _ _"}), 2, "column FORM, got white space"},
       {"empty last column", whole({a, "2 b _ _ _ _ 1 dep _ "}), 2, "column MISC, got nothing"},
       {"space in UPOS", "1\ta\t_\tA B\t_\t_\t0\troot\t_\t_\n\n", 1, "no space in column UPOS, got 'A B'"},
       {"space in DEPS", "1\ta\t_\t_\t_\t_\t0\troot\t_ _\t_\n\n", 1, "no space in column DEPS"},

@@ -8,6 +8,7 @@
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
 #include "torsor/base/utf8.h"
+#include "torsor/syntax/letters.h"
 
 namespace torsor::syntax {
 namespace {
@@ -112,6 +113,9 @@ class BlockReader {
       if (!may_hold_spaces && cells_[i].find(' ') != std::string_view::npos)
         fail(str("expected no space in column ", kColumns[i], ", got ", quote(cells_[i], 40)));
     }
+    // Such a token would have no bytes in any text, since white space between tokens counts for nothing.
+    if (skip_spaces(cells_[kForm], 0) == cells_[kForm].size())
+      fail(str("expected something in column FORM, got white space: ", quote(cells_[kForm], 40)));
   }
 
   std::string cell(Column column) const { return std::string(cells_[column]); }

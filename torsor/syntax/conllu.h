@@ -91,12 +91,12 @@ struct ReadOptions {
 };
 
 /// Reads a file's content. Throws Error "SOURCE:LINE: what was expected, what came" at the first defect: bytes that are
-/// no UTF-8, a byte-order mark, carriage returns; other than 10 columns, an empty column, a space where none may be
-/// (only FORM, LEMMA and MISC may hold some); numbers of words that do not count 1, 2, ...; ranges that are backwards,
-/// overlap, reach beyond the sentence, stand elsewhere than before their first word or fill other columns than FORM,
-/// FEATS (Typo=Yes) and MISC; empty nodes out of order or with a HEAD; a comment behind words, a sentence without
-/// words, a blank line missing at the end; a HEAD that is no number; no tree. Labels and tags are not judged, nor
-/// whether the text is in the normal form C.
+/// no UTF-8, a byte-order mark, carriage returns; other than 10 columns, an empty column, a FORM of white space alone,
+/// a space where none may be (only FORM, LEMMA and MISC may hold some); numbers of words that do not count 1, 2, ...;
+/// ranges that are backwards, overlap, reach beyond the sentence, stand elsewhere than before their first word or fill
+/// other columns than FORM, FEATS (Typo=Yes) and MISC; empty nodes out of order or with a HEAD; a comment behind words,
+/// a sentence without words, a blank line missing at the end; a HEAD that is no number; no tree. Labels and tags are
+/// not judged, nor whether the text is in the normal form C.
 Document read_conllu(std::string_view content, const std::string& source, const ReadOptions& options = {});
 
 /// read_conllu of a file, with its path as the source.
