@@ -1,6 +1,7 @@
 // Every bias form, factor and carried value through the fused kernel, given to the attention core directly: against the
 // reference path in float64 on the same rounded numbers, values and every gradient.
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

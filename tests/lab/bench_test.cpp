@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
 #include <set>

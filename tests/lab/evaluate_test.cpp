@@ -1,6 +1,7 @@
 // Every length scores the same targets once.
 #include "torsor/lab/evaluate.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // The sizes of position states while a model trains: in the log, on the progress line, and the warning.
 #include "torsor/lab/state_watch.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

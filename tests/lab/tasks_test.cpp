@@ -2,6 +2,7 @@
 #include "torsor/lab/tasks.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

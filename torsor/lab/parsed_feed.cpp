@@ -1,5 +1,6 @@
 #include "torsor/lab/parsed_feed.h"
 
+#include <ATen/core/grad_mode.h>
 #include <algorithm>
 #include <cmath>
 #include <map>
