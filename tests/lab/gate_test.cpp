@@ -326,7 +326,11 @@ TEST_F(Gates, AComparisonIsWatchedAndToldOf) {
   EXPECT_TRUE(gate.at("evaluations")[1].at("domains").contains("email"));
   // Where the gate has closed a domain, it is the base's until the rest of the training tells them apart.
   EXPECT_EQ(runs[2].at("perplexity_gate").at("status"), "not watched: a control");
-  EXPECT_TRUE(contains(runs[3].at("perplexity_gate").at("status").get<std::string>(), "not watched: leaks"));
+  // What leaks is watched by what its tokens and tags cost together.
+  const Json& joint = runs[3].at("perplexity_gate").at("evaluations");
+  ASSERT_EQ(joint.size(), 2u);
+  EXPECT_EQ(joint[1].at("kind"), "joint_ppl");
+  EXPECT_EQ(joint[1].at("perplexity"), runs[3].at("eval")[0].at("joint_ppl"));
   EXPECT_TRUE(contains(runs[4].at("perplexity_gate").at("status").get<std::string>(), "its base without syntax"));
   EXPECT_TRUE(runs[1].at("decode_tokens_per_second").is_null());  // no gate tells of what a model writes
   const Json& syntax = runs[1].at("syntax");
