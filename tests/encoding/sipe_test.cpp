@@ -93,6 +93,9 @@ TEST(Sipe, RefusesKeysWithoutMeaning) {
            {"sipe(txl, beta_init=0.1)", "has no beta"},
            {"sipe(alibi, beta_init=0.95)", "within 0.9"},
            {"sipe(alibi, fuse=mix)", "needs inject=input or joint"},
+           {"sipe(alibi, labels=add)", "needs inject=input"},
+           {"sipe(alibi, inject=joint, labels=only)", "needs inject=input"},
+           {"sipe(none, prior=fsyn, labels=add)", "know them already"},
            {"sipe(rope, inject_from=4)", "beyond the model's 3 layers"},
            {"sipe(grape-m(planes=general))", "turns other planes"},
            {"sipe(grape-m(context=true))", "turns other planes"},
@@ -165,6 +168,10 @@ TEST(Sipe, StartsAsBetaSays) {
                                                               {"sipe(none, start=zero)", true},
                                                               {"sipe(none, fuse=concat)", true},
                                                               {"sipe(none, fuse=mix)", true},
+                                                              {"sipe(none, fuse=skip)", false},
+                                                              {"sipe(none, fuse=skip, start=zero)", true},
+                                                              {"sipe(none, labels=only)", false},
+                                                              {"sipe(none, labels=add, start=zero)", true},
                                                               {"sipe(none, coupling=bias)", true}})
     EXPECT_EQ(made(text)->traits().warm_start, warm) << text;
 }
@@ -177,6 +184,8 @@ TEST(Sipe, NamesTheInputsThatItReads) {
   EXPECT_EQ(made("sipe(alibi, prior=fsyn, cross_sentence=true)")->inputs(), (List{"syntax.vectors"}));
   EXPECT_EQ(made("sipe(alibi, coupling=sparse)")->inputs(), (List{"syntax.tags", "syntax.links"}));
   EXPECT_EQ(made("sipe(rope)")->inputs(), (List{"syntax.tags"}));
+  EXPECT_EQ(made("sipe(none, labels=add)")->inputs(), (List{"syntax.tags", "syntax.labels"}));
+  EXPECT_EQ(made("sipe(rope, inject=input, labels=only)")->inputs(), (List{"syntax.labels"}));
   EXPECT_EQ(made("sipe(alibi, mode=none)")->inputs(), (List{}));
   EXPECT_EQ(made("sipe(rope) + sipe(alibi)")->inputs(), (List{"syntax.sentences", "syntax.tags"}));
 }
@@ -222,6 +231,7 @@ struct Embedded {
     for (const ParameterInfo& info : encoding->parameters(0))
       parameters[info.name] = at::randn(info.shape, at::kDouble);
     named["syntax.tags"] = at::tensor(std::vector<std::int64_t>{1, 4, 0, 0, 2, 5, 0, 3}, at::kLong).view({1, 4, 2});
+    named["syntax.labels"] = at::tensor(std::vector<std::int64_t>{3, 0, 37, 1}, at::kLong).view({1, 4});
     named["syntax.vectors"] =
         at::randn({1, 4, 64}, at::kDouble) * at::tensor({1.0, 0.0, 1.0, 1.0}, at::kDouble).view({1, 4, 1});
     side.positions = at::arange(4, at::kDouble).view({1, 4, 1});
@@ -231,8 +241,10 @@ struct Embedded {
 };
 
 TEST(Sipe, PutsItsVectorsOnTheTokenEmbedding) {
-  for (const char* text : {"sipe(none)", "sipe(none, prior=fsyn)", "sipe(rope, inject=joint)", "sipe(none, fuse=mix)",
-                           "sipe(none, fuse=concat)", "sipe(none, prior=fsyn, fuse=concat)", "sipe(sinusoidal)"}) {
+  for (const char* text :
+       {"sipe(none)", "sipe(none, prior=fsyn)", "sipe(rope, inject=joint)", "sipe(none, fuse=mix)",
+        "sipe(none, fuse=concat)", "sipe(none, prior=fsyn, fuse=concat)", "sipe(sinusoidal)", "sipe(none, labels=add)",
+        "sipe(none, labels=only)", "sipe(sinusoidal, labels=add, fuse=concat)", "sipe(none, labels=only, fuse=mix)"}) {
     Embedded one(text);
     const at::Tensor added = one();
     ASSERT_EQ(added.sizes(), (std::vector<std::int64_t>{1, 4, 10})) << text;
@@ -260,6 +272,27 @@ TEST(Sipe, PutsItsVectorsOnTheTokenEmbedding) {
     EXPECT_TRUE(at::equal(added.select(1, 1), base.select(1, 1))) << text;
     EXPECT_FALSE(at::equal(added.select(1, 2), base.select(1, 2))) << text;
   }
+}
+
+// fuse=skip leaves the token embedding alone and says the same vectors where the first attention joins the stream.
+TEST(Sipe, SkipsTheTokenEmbedding) {
+  for (const char* keys : {"", ", prior=fsyn", ", labels=add", ", labels=only"}) {
+    Embedded one(str("sipe(sinusoidal", keys, ", fuse=skip)"));
+    const at::Tensor inner = one.encoding->without_inputs()->embedding(one.side, {});
+    EXPECT_TRUE(at::equal(one(), inner)) << keys;
+    const at::Tensor late = one.encoding->behind_attention(one.side, one.parameters, one.named);
+    Embedded added(str("sipe(none", keys, ")"));
+    added.parameters = one.parameters;
+    added.named = one.named;
+    EXPECT_TRUE(at::equal(late, added())) << keys;
+    EXPECT_FALSE(added.encoding->behind_attention(added.side, added.parameters, added.named).defined());
+  }
+  // In a sum each part says its own.
+  Embedded two("sipe(none, fuse=skip) + sipe(none, labels=only, fuse=skip)");
+  const at::Tensor both = two.encoding->behind_attention(two.side, two.parameters, two.named);
+  EXPECT_EQ(both.sizes(), (std::vector<std::int64_t>{1, 4, 10}));
+  EXPECT_EQ(both.select(1, 1).count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_FALSE(made("sipe(none, mode=none, fuse=skip)")->behind_attention(two.side, {}, {}).defined());
 }
 
 // Padding brings nothing, whatever stands there.
@@ -298,6 +331,11 @@ TEST(Sipe, SaysWhatIsWrongWithItsInputs) {
     one.named["syntax.tags"][0][2][0] = 3;
     one.named["syntax.tags"][0][2][1] = 4;
   });
+  for (const std::int64_t wrong : {-1, 38})
+    expect("sipe(none, labels=only)", {"syntax.labels", "0 to 37", str("found ", wrong), "row 0, token 2"},
+           [wrong](Embedded& one) { one.named["syntax.labels"][0][2] = wrong; });
+  expect("sipe(none, labels=add)", {"'syntax.labels' was not given"},
+         [](Embedded& one) { one.named.erase("syntax.labels"); });
   expect("sipe(none, prior=fsyn)", {"syntax.vectors", "(1, 4, 64)", "[1, 4, 63]"}, [](Embedded& one) {
     one.named["syntax.vectors"] = at::zeros({1, 4, 63});
   });

@@ -60,8 +60,9 @@ TEST(Cells, AreThoseOfTheSpecification) {
   EXPECT_EQ(grid_encodings(cell_grid("encoder", 4)).size(), 12u);
   EXPECT_TRUE(cell_grid("fusion", 4).encoder);
   const Json json = grid_to_json(cell_grid("labels", 4));
-  EXPECT_EQ(json.at("cells").size(), 3u);
-  EXPECT_EQ(json.at("unsaid").size(), 1u);
+  EXPECT_EQ(json.at("cells").size(), 4u);  // none, {off, with labels, labels alone}
+  EXPECT_EQ(json.at("unsaid").size(), 0u);
+  EXPECT_EQ(grid_encodings(cell_grid("fusion", 4)).size(), 5u);  // none, {add, concat-project, mix, skip}
 }
 
 }  // namespace

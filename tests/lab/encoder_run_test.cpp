@@ -104,6 +104,7 @@ TEST_F(LabEncoder, RowsAreWindowsBetweenSpecialTokens) {
 TEST_F(LabEncoder, WhatIsSaidOfMaskedWordsIsWithheld) {
   NamedTensors named;
   named[kSyntaxTags] = at::ones({1, 4, 2}, at::kLong);
+  named[kSyntaxLabels] = at::full({1, 4}, 9, at::kLong);
   named[kSyntaxVectors] = at::ones({1, 4, 3});
   named[kSyntaxSentences] = at::zeros({1, 4}, at::kLong);
   // Arcs: at token 1 (1, 0); at token 2 (2, 1) and none; at token 3 (3, 0) and (2, 3).
@@ -112,6 +113,7 @@ TEST_F(LabEncoder, WhatIsSaidOfMaskedWordsIsWithheld) {
   const at::Tensor chosen = at::tensor(std::vector<std::int64_t>{0, 1, 0, 0}).view({1, 4}).to(at::kBool);
   const NamedTensors kept = withheld(named, chosen);
   EXPECT_TRUE(at::equal(kept.at(kSyntaxTags).sum(-1), at::tensor(std::vector<std::int64_t>{2, 0, 2, 2}).view({1, 4})));
+  EXPECT_TRUE(at::equal(kept.at(kSyntaxLabels), at::tensor(std::vector<std::int64_t>{9, 0, 9, 9}).view({1, 4})));
   EXPECT_EQ(kept.at(kSyntaxVectors)[0][1].abs().sum().item<double>(), 0);
   EXPECT_EQ(kept.at(kSyntaxVectors)[0][2].sum().item<double>(), 3);
   EXPECT_TRUE(at::equal(kept.at(kSyntaxSentences), named.at(kSyntaxSentences)));

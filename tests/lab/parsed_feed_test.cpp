@@ -5,6 +5,9 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <set>
+
 #include "tests/base/test_folder.h"
 #include "tests/lab/tiny_lab.h"
 #include "tests/lab/toy_causal_parser.h"
@@ -87,6 +90,18 @@ TEST_F(ParsedFeed, WindowsHaveTheGoldTagsOfTheirDocument) {
       tagged += whole.tags[at][0] != 0;
     }
   EXPECT_GT(tagged, 5);
+  // Relations stand where the tags do.
+  const at::Tensor labels =
+      feed_windows(feed.get(), *encoding("sipe(none, labels=only, mode=oracle)"), data.train, batch).at(kSyntaxLabels);
+  std::set<std::int64_t> kinds;
+  for (std::size_t r = 0; r < 2; ++r)
+    for (std::size_t t = 0; t < 40; ++t) {
+      const auto label = labels[static_cast<std::int64_t>(r)][static_cast<std::int64_t>(t)].item<std::int64_t>();
+      EXPECT_EQ(label, whole.arcs[batch.windows[r].begin + t].relation);
+      EXPECT_EQ(label > 0, whole.tags[batch.windows[r].begin + t][0] != 0);
+      kinds.insert(label);
+    }
+  EXPECT_GT(kinds.size(), 3u);
   // An encoding that reads nothing is fed nothing, whoever could.
   EXPECT_TRUE(feed_windows(feed.get(), *encoding("t5"), data.train, batch).empty());
   EXPECT_TRUE(feed_windows(feed.get(), *encoding("sipe(t5, mode=none)"), data.train, batch).empty());

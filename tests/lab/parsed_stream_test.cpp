@@ -66,7 +66,7 @@ TEST_F(ParsedStream, GivesWhatTheWholeTextGives) {
   const std::string text = kText;
   const auto count = static_cast<std::int64_t>(text.size());
   for (const char* expression : {"sipe(t5)", "sipe(rope)", "sipe(txl)", "sipe(alibi, coupling=sparse)",
-                                 "sipe(t5, prior=fsyn)", "sipe(none, inject=input)"}) {
+                                 "sipe(t5, prior=fsyn)", "sipe(none, inject=input)", "sipe(none, labels=add)"}) {
     SCOPED_TRACE(expression);
     const auto one = encoding(expression);
     const NamedTensors whole = feed_rows(feed.get(), *one, {row_of(text)}, count);

@@ -71,6 +71,32 @@ TEST_F(ModelEncoder, EveryTokenSeesBothSides) {
     }
 }
 
+// fuse=skip joins the stream with the first attention, which has not read it: in one layer it stays where it is.
+TEST_F(ModelEncoder, SkippedSyntaxReachesOthersInTheSecondLayer) {
+  at::NoGradGuard no_grad;
+  for (const bool norm_first : {false, true})
+    for (const std::int64_t layers : {1, 2})
+      for (const bool skip : {false, true}) {
+        EncoderConfig config = tiny(skip ? "sipe(learned, fuse=skip)" : "sipe(learned, inject=input)", norm_first);
+        config.model.layers = layers;
+        Encoder encoder(config, 3);
+        for (const ModelParameter& parameter : encoder.parameters())
+          if (parameter.tensor.dim() == 2)
+            at::Tensor(parameter.tensor).mul_(parameter.name.find("embed") == 6 ? 40 : 3);
+        EncoderBatch batch = batch_of(1, 6), other = batch;
+        batch.named["syntax.tags"] = at::ones({1, 6, 2}, at::kLong);
+        other.named["syntax.tags"] = batch.named["syntax.tags"].clone();
+        other.named["syntax.tags"][0][2].fill_(2);
+        const at::Tensor change = (encoder.hidden(batch) - encoder.hidden(other)).abs().amax(-1).squeeze(0);
+        EXPECT_GT(change[2].item<double>(), 1e-4);
+        for (const std::int64_t t : {0, 1, 3, 4, 5})
+          if (skip && layers == 1)
+            EXPECT_EQ(change[t].item<double>(), 0) << t;
+          else
+            EXPECT_GT(change[t].item<double>(), 0) << t << " of " << layers << " layers";
+      }
+}
+
 TEST_F(ModelEncoder, WithoutPositionsTheOrderOfTokensDoesNotMatter) {
   at::NoGradGuard no_grad;
   const at::Tensor order = at::tensor(std::vector<std::int64_t>{0, 4, 2, 5, 1, 3});

@@ -201,6 +201,50 @@ TEST(Sipe, GeneratesWhatThePassesSay) {
   }
 }
 
+// fuse=skip: s is in the stream behind the first attention, and that attention has not read it.
+TEST(Sipe, SkipJoinsBehindTheFirstAttention) {
+  const auto model_of = [](const std::string& text, std::int64_t layers, bool attends) {
+    ModelConfig config = tiny(text);
+    config.layers = layers;
+    Decoder model(config, 3);
+    at::manual_seed(4);
+    for (const ModelParameter& parameter : model.parameters()) {
+      if (parameter.name.find(".sipe") != std::string::npos)
+        parameter.tensor.copy_(at::randn(parameter.tensor.sizes()) * 0.5);
+      const bool output =
+          parameter.name.find("o_proj") != std::string::npos || parameter.name.find("down_proj") != std::string::npos;
+      if (output && !attends) parameter.tensor.zero_();
+    }
+    return model;
+  };
+  const TokenBatch batch = parsed_batch(random_tokens(2, 7));
+  // Layers that add nothing: it does not matter where s joins.
+  const Decoder idle = model_of("sipe(none)", 2, false), idle_skip = model_of("sipe(none, fuse=skip)", 2, false);
+  EXPECT_TRUE(at::equal(idle.hidden(batch), idle_skip.hidden(batch)));
+  EXPECT_FALSE(at::equal(idle.hidden(batch), model_of("sipe(none, mode=none)", 2, false).hidden(batch)));
+  // Of one layer: another tag of token 2 changes itself alone, and with fuse=add all that attend to it.
+  TokenBatch other = batch;
+  other.named[kSyntaxTags] = batch.named.at(kSyntaxTags).clone();
+  other.named[kSyntaxTags].select(1, 2) = (batch.named.at(kSyntaxTags).select(1, 2) + 1).remainder(3);
+  for (const bool skip : {false, true}) {
+    const Decoder model = model_of(skip ? "sipe(none, fuse=skip)" : "sipe(none)", 1, true);
+    const at::Tensor change = (model.hidden(batch) - model.hidden(other)).abs().amax({0, 2});
+    EXPECT_GT(change[2].item<double>(), 1e-3);
+    EXPECT_EQ(change.narrow(0, 0, 2).max().item<double>(), 0);
+    if (skip)
+      EXPECT_EQ(change.narrow(0, 3, 4).max().item<double>(), 0);
+    else
+      EXPECT_GT(change.narrow(0, 3, 4).min().item<double>(), 1e-5);
+    // Token by token through the cache as in one pass.
+    KvCache cache = model.make_cache(2, 7);
+    for (std::int64_t t = 0; t < 7; ++t) {
+      TokenBatch one = batch_of(batch.tokens.narrow(1, t, 1));
+      for (const auto& [name, tensor] : batch.named) one.named[name] = tensor.narrow(1, t, 1);
+      EXPECT_LT(largest_difference(model.hidden(one, &cache).select(1, 0), model.hidden(batch).select(1, t)), 1e-5);
+    }
+  }
+}
+
 TEST(Sipe, TheModelNamesInputsThatAreMissing) {
   const Decoder model = trained_model("sipe(alibi)");
   const auto message = [&](const TokenBatch& batch) {

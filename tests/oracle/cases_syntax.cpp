@@ -94,6 +94,11 @@ std::vector<Spec> syntax_specs() {
       spec("input", "sipe(none)", "s goes on the embedding").with_x(8).tokens(5),
       spec("input-sinusoidal", "sipe(sinusoidal)").with_x(8).tokens(5),
       spec("input-fsyn", "sipe(none, prior=fsyn)").with_x(8).tokens(4),
+      spec("input-labels", "sipe(none, labels=add)", "relations beside the tags").with_x(8).tokens(5),
+      spec("input-labels-only", "sipe(none, labels=only)", "relations in the tags' place").with_x(8).tokens(5),
+      spec("input-skip", "sipe(sinusoidal, fuse=skip)", "s joins behind the first attention, not here")
+          .with_x(8)
+          .tokens(4),
       spec("joint", "sipe(alibi, inject=joint, rank=4)").with_x(8).tokens(5),
       spec("none", "sipe(alibi, mode=none, rank=4)", "reads nothing").tokens(5),
       spec("from-layer", "sipe(rope, inject_from=2)").tokens(5).in_layer(1, 3),

@@ -42,7 +42,7 @@ const std::map<std::string, std::set<std::string>>& vocabulary() {
       {"tape", {"post", "width", "mlp", "attention", "block", "from_layer", "gqa", "clip", "control"}},
       {"sipe",
        {"prior", "coupling", "factor", "mode", "inject", "inject_from", "beta_init", "subword", "cross_sentence",
-        "same_sentence", "hops", "rank", "bound", "start", "fuse"}},
+        "same_sentence", "hops", "rank", "bound", "start", "fuse", "labels"}},
       {"heads", {}},
       {"layers", {}},
   };

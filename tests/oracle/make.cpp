@@ -161,7 +161,7 @@ void draw_syntax(const Sum& sum, Draws& draws, Case& c) {
       Tensor& tensor = c.named[name];
       if (name == "syntax.tags") tensor = Tensor({B, T, 2});
       if (name == "syntax.vectors") tensor = Tensor({B, T, 64});
-      if (name == "syntax.sentences") tensor = Tensor({B, T});
+      if (name == "syntax.sentences" || name == "syntax.labels") tensor = Tensor({B, T});
       if (name == "syntax.links") tensor = Tensor({B, T, 2, 2}, -1.0);
       for (int b = 0; b < B; ++b) {
         double sentence = 0.0;
@@ -171,6 +171,7 @@ void draw_syntax(const Sum& sum, Draws& draws, Case& c) {
           if (name == "syntax.tags" && !none) tensor.data[2 * first] = below(3), tensor.data[2 * first + 1] = below(6);
           if (name == "syntax.vectors" && !none)
             for (std::size_t d = 0; d < 64; ++d) tensor.data[64 * first + d] = to_bf16(0.4 * draws.normal());
+          if (name == "syntax.labels" && !none) tensor.data[first] = below(38);
           if (draws.uniform() < 0.3) sentence += 1.0;
           if (name == "syntax.sentences") tensor.data[first] = none ? -1.0 : sentence;
           if (name == "syntax.links" && !none) {

@@ -52,10 +52,12 @@ std::vector<std::pair<std::string, std::vector<int>>> syntax_tensors(const Term&
   const bool input = adds_input(sipe), mode_none = sipe.word("mode", "auto") == "none";
   const bool attends =
       sipe.word("inject", "auto") != "input" && coupling != "input" && c.layer + 1 >= sipe.number("inject_from", 1);
-  if (tags && (attends || input)) {
+  const std::string labels = sipe.word("labels", "off");
+  if (tags && labels != "only" && (attends || input)) {
     all.push_back({"tau", {2, channels}});
     all.push_back({"nu", {5, channels}});
   }
+  if (labels != "off") all.push_back({"labels", {37, channels}});
   if (input && !tags) all.push_back({"w_input", {channels, d}});
   if (!attends) return all;
   (void)mode_none;  // a term that reads nothing has its tensors all the same
@@ -94,7 +96,10 @@ std::vector<std::string> syntax_inputs(const Term& sipe) {
   if (sipe.word("mode", "auto") == "none") return {};
   const std::string coupling = coupling_of(sipe), form = form_of(coupling);
   const bool sparse = coupling == "sparse" || coupling == "sparse_mlp";
-  std::vector<std::string> names = {sipe.word("prior", "hexatags") == "fsyn" ? "syntax.vectors" : "syntax.tags"};
+  const std::string labels = sipe.word("labels", "off");
+  std::vector<std::string> names;
+  if (labels != "only") names.emplace_back(sipe.word("prior", "hexatags") == "fsyn" ? "syntax.vectors" : "syntax.tags");
+  if (labels != "off") names.emplace_back("syntax.labels");
   const bool pairs = (form == "bilinear" || form == "mlp") && !sparse;
   const bool apart = pairs ? !sipe.flag("cross_sentence", false) : sipe.flag("same_sentence", false);
   if (apart && sipe.word("inject", "auto") != "input") names.emplace_back("syntax.sentences");
@@ -106,8 +111,11 @@ Syntax::Syntax(const Part& part, const Case& c, const Parameters& parameters)
     : part_(part), c_(c), parameters_(parameters) {
   const Term& sipe = *part.syntax;
   tags_ = sipe.word("prior", "hexatags") == "hexatags";
-  input_ = adds_input(sipe) && sipe.word("mode", "auto") != "none";
-  if (sipe.has("fuse") && sipe.word("fuse", "add") != "add") throw Unsupported("fuse is not computed here");
+  labels_ = sipe.word("labels", "off");
+  // What joins the first attention's output is no part of the token embedding.
+  input_ = adds_input(sipe) && sipe.word("mode", "auto") != "none" && sipe.word("fuse", "add") != "skip";
+  if (sipe.word("fuse", "add") == "mix" || sipe.word("fuse", "add") == "concat")
+    throw Unsupported("this fuse is not computed here");
   if (!acts(sipe, c)) return;
   coupling_ = coupling_of(sipe);
   bias_ = coupling_ == "bias" || sipe.word("inject", "auto") == "combined";
@@ -143,11 +151,14 @@ std::vector<Var> Syntax::s(int b, int token) const {
     }
     return any ? s : std::vector<Var>();
   }
-  const int tau = static_cast<int>(named("syntax.tags", b, token, 0, 2));
-  const int nu = static_cast<int>(named("syntax.tags", b, token, 1, 2));
-  if (tau == 0 && nu == 0) return {};
-  for (int d = 0; d < tensor("tau").shape[1]; ++d) {
+  const bool tagged = labels_ != "only";
+  const int tau = tagged ? static_cast<int>(named("syntax.tags", b, token, 0, 2)) : 0;
+  const int nu = tagged ? static_cast<int>(named("syntax.tags", b, token, 1, 2)) : 0;
+  const int label = labels_ != "off" ? static_cast<int>(named("syntax.labels", b, token, 0, 1)) : 0;
+  if (tau == 0 && nu == 0 && label == 0) return {};
+  for (int d = 0; d < tensor(tagged ? "tau" : "labels").shape[1]; ++d) {
     Var sum = 0.0;
+    if (label > 0) sum += tensor("labels").at(label - 1, d);
     if (tau > 0) sum += tensor("tau").at(tau - 1, d);
     if (nu > 0) sum += tensor("nu").at(nu - 1, d);
     s.push_back(sum);

@@ -54,7 +54,7 @@ class Syntax {
   Part part_;
   const Case& c_;
   const Parameters& parameters_;
-  std::string coupling_, form_, factor_;
+  std::string coupling_, form_, factor_, labels_;
   bool bias_ = false, input_ = false, sparse_ = false, tags_ = true;
 };
 

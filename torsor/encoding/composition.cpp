@@ -89,6 +89,16 @@ class Parts : public Encoding {
     return sum;
   }
 
+  at::Tensor behind_attention(const Side& tokens, const NamedTensors& parameters,
+                              const NamedTensors& named) const override {
+    at::Tensor sum;
+    for (const Part& part : parts_) {
+      const at::Tensor one = part.encoding->behind_attention(tokens, parameters, named);
+      if (one.defined()) sum = sum.defined() ? sum + one : one;
+    }
+    return sum;
+  }
+
   std::vector<Move> moves(const Question& question, Role role) const override {
     std::vector<Move> all;
     for (const Part& part : parts_)

@@ -224,6 +224,13 @@ class Encoding {
     return {};
   }
 
+  /// 1b. The same, (B, T, C), added to the residual stream where the first layer's attention joins it, so that this
+  /// attention does not read it yet; undefined = nothing. Asked where 1 is.
+  virtual at::Tensor behind_attention(const Side& /*tokens*/, const NamedTensors& /*parameters*/,
+                                      const NamedTensors& /*named*/ = {}) const {
+    return {};
+  }
+
   /// 2. Moves of one side, in order. For Role::Key the answer is for question.key's tokens, for Role::Query for
   /// question.query's. When the cache contract keeps rotated keys, a key's move may read its own token only.
   virtual std::vector<Move> moves(const Question& /*question*/, Role /*role*/) const { return {}; }

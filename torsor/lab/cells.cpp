@@ -98,12 +98,9 @@ CellGrid encoder() {
 CellGrid fusion() {
   CellGrid grid{"fusion", "how s meets the token embedding of an encoder with absolute positions", true};
   add(grid, "none", "learned", "learned");
-  for (const auto& [row, key] :
-       {std::pair("add", "add"), std::pair("concat and project", "concat"), std::pair("alpha-mix", "mix")})
+  for (const auto& [row, key] : {std::pair("add", "add"), std::pair("concat and project", "concat"),
+                                 std::pair("alpha-mix", "mix"), std::pair("skip", "skip")})
     add(grid, row, "learned", sipe("learned", str("inject=input, fuse=", key), ""));
-  grid.unsaid.push_back(
-      "skip, LN(x + s + Attn(x)): s would enter behind the first attention, and an encoding changes the embedding or "
-      "the attention, not the residual branch");
   return grid;
 }
 
@@ -111,11 +108,8 @@ CellGrid labels() {
   CellGrid grid{"labels", "whether relations' labels help beside the tags", true};
   add(grid, "none", "learned", "learned");
   add(grid, "off: tags alone", "learned", sipe("learned", "inject=input", ""));
-  add(grid, "labels, directions and distances alone", "learned", sipe("learned", "inject=input, prior=fsyn", ""));
-  grid.unsaid.push_back(
-      "tags and labels together: one sipe has one prior; prior=fsyn (with --arcs) reads label, direction and distance "
-      "of "
-      "the word's own arc, trained before and frozen, in place of a trained table of 37 labels");
+  add(grid, "tags and labels", "learned", sipe("learned", "inject=input, labels=add", ""));
+  add(grid, "labels alone", "learned", sipe("learned", "inject=input, labels=only", ""));
   return grid;
 }
 

@@ -53,6 +53,8 @@ NamedTensors withheld(const NamedTensors& named, const at::Tensor& chosen) {
   for (auto& [name, tensor] : result) {
     if (name == kSyntaxTags || name == kSyntaxVectors) {
       tensor = tensor.masked_fill(chosen.unsqueeze(-1), 0);
+    } else if (name == kSyntaxLabels) {
+      tensor = tensor.masked_fill(chosen, 0);
     } else if (name == kSyntaxLinks) {
       // An arc is as telling from its other end: it goes when either end is chosen.
       const std::int64_t rows = tensor.size(0), tokens = tensor.size(1), links = tensor.size(2);

@@ -233,7 +233,7 @@ double error_against_inner(const Tester& t, ConformanceCase c, const NamedTensor
 double no_inputs_error(Tester& t) {
   ConformanceCase c = t.attention_case(2, kTokens);
   for (auto& [name, tensor] : c.named)
-    tensor = at::full_like(tensor, name == kSyntaxTags || name == kSyntaxVectors ? 0 : -1);
+    tensor = at::full_like(tensor, name == kSyntaxTags || name == kSyntaxLabels || name == kSyntaxVectors ? 0 : -1);
   return error_against_inner(t, c, t.parameters);
 }
 

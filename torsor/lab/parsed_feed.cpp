@@ -139,6 +139,8 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
       for (auto& [name, tensor] : named) {
         if (name == kSyntaxTags)
           cut.features->write_tags(cut.begin, cut.count, place(tensor));
+        else if (name == kSyntaxLabels)
+          cut.features->write_labels(cut.begin, cut.count, place(tensor));
         else if (name == kSyntaxSentences)
           cut.features->write_sentences(cut.begin, cut.count, place(tensor));
         else if (name == kSyntaxLinks)

@@ -35,6 +35,7 @@ class ParsedStream final : public SyntaxStream {
       const syntax::FeatureStream::Token found = open_ ? one.text->read(token) : syntax::FeatureStream::Token{};
       one.tags.push_back(found.shown.tag.tau);
       one.tags.push_back(found.shown.tag.nu);
+      one.labels.push_back(found.shown.arc.relation);
       one.sentences.push_back(found.sentence);
       const auto columns = found.shown.arc.columns();
       one.arcs.insert(one.arcs.end(), columns.begin(), columns.end());
@@ -75,6 +76,7 @@ class ParsedStream final : public SyntaxStream {
       };
       for (auto& [name, tensor] : named) {
         if (name == kSyntaxTags) fill(tensor, row.tags, 2);
+        if (name == kSyntaxLabels) fill(tensor, row.labels, 1);
         if (name == kSyntaxSentences) fill(tensor, row.sentences, 1);
         if (name == kSyntaxLinks) fill(tensor, row.links, kLinks * 2);
       }
@@ -91,7 +93,7 @@ class ParsedStream final : public SyntaxStream {
   /// A row's numbers, which only grow at their ends.
   struct Row {
     std::unique_ptr<syntax::TextStream> text;
-    std::vector<std::uint8_t> tags, arcs;
+    std::vector<std::uint8_t> tags, labels, arcs;
     std::vector<std::int32_t> sentences, links;
     std::deque<syntax::Link> waiting;  // links that found no room yet
   };
@@ -111,6 +113,8 @@ NamedTensors empty_inputs(const std::vector<std::string>& names, std::int64_t ro
   for (const std::string& name : names) {
     if (name == kSyntaxTags)
       named[name] = at::zeros({rows, tokens, 2}, at::kLong);
+    else if (name == kSyntaxLabels)
+      named[name] = at::zeros({rows, tokens}, at::kLong);
     else if (name == kSyntaxSentences)
       named[name] = at::full({rows, tokens}, -1, at::kLong);
     else if (name == kSyntaxLinks)

@@ -84,14 +84,15 @@ void Decoder::attach(const std::vector<LayerLowRank>& terms) {
 }
 
 void Decoder::block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
-                    at::ScalarType dtype) const {
+                    at::ScalarType dtype, const at::Tensor& beside) const {
   const ModelConfig& c = config_;
   const Layer& layer = layers_[static_cast<std::size_t>(index)];
   const Encoding& encoding = *by_layer_[static_cast<std::size_t>(index)];
   const at::Tensor x = rms_norm(h, layer.attention_norm, c.norm_eps);
   const AttentionOutput attention =
       attention_layer(c, layer.attention, encoding, index, x, options, counts, cache, dtype);
-  const at::Tensor attended = h + attention.mixed;
+  at::Tensor attended = h + attention.mixed;
+  if (beside.defined()) attended = attended + beside;
   const at::Tensor u = rms_norm(attended, layer.mlp_norm, c.norm_eps);
   const at::Tensor gated = swiglu(project(u, layer.gate, dtype), project(u, layer.up, dtype));
   const at::Tensor output = project(gated, layer.down, dtype);
@@ -134,7 +135,7 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     const at::Tensor count = at::arange(batch.tokens.size(1), at::kDouble).view({1, -1, 1});
     options.positions = cache->next_positions() + count;
   }
-  at::Tensor h = at::embedding(embedding_, batch.tokens);
+  at::Tensor h = at::embedding(embedding_, batch.tokens), beside;
   if (encoding_->traits().absolute) {
     Side side;
     const std::int64_t rows = batch.tokens.size(0), tokens = batch.tokens.size(1);
@@ -145,9 +146,12 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     side.lengths = batch.counts;
     const at::Tensor added = encoding_->embedding(side, model_position_, batch.named, h);
     if (added.defined()) h = h + added.to(h.scalar_type());
+    beside = encoding_->behind_attention(side, model_position_, batch.named);
+    if (beside.defined()) beside = beside.to(h.scalar_type());
   }
   options.state = batch.state;
-  for (std::int64_t index = 0; index < config_.layers; ++index) block(index, h, options, batch.counts, cache, dtype);
+  for (std::int64_t index = 0; index < config_.layers; ++index)
+    block(index, h, options, batch.counts, cache, dtype, index == 0 ? beside : at::Tensor());
   return rms_norm(h, final_norm_, config_.norm_eps);
 }
 

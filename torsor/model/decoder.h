@@ -98,9 +98,10 @@ class Decoder {
   void resolve_layers();
   void check_named(const TokenBatch& batch) const;
   at::Tensor token_losses_of(const at::Tensor& hidden, const at::Tensor& windows, at::ScalarType dtype) const;
-  /// One block: `h` and the position state in `options` become those that the next one reads.
+  /// One block: `h` and the position state in `options` become those that the next one reads. `beside`, where defined,
+  /// joins the residual stream with the attention.
   void block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
-             at::ScalarType dtype) const;
+             at::ScalarType dtype, const at::Tensor& beside) const;
 
   ModelConfig config_;
   std::shared_ptr<const Encoding> encoding_;

@@ -189,7 +189,7 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
   check(batch);
   const ModelConfig& c = config_.model;
   const std::int64_t rows = batch.tokens.size(0), tokens = batch.tokens.size(1);
-  at::Tensor h = at::embedding(embedding_, batch.tokens);
+  at::Tensor h = at::embedding(embedding_, batch.tokens), beside;
   h = h + (batch.segments.defined() ? at::embedding(segment_embedding_, batch.segments) : segment_embedding_[0]);
   AttendOptions options;
   options.causal = false;
@@ -202,6 +202,7 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
     side.documents = batch.documents;
     const at::Tensor added = encoding_->embedding(side, model_position_, batch.named, h);
     if (added.defined()) h = h + added.to(h.scalar_type());
+    beside = encoding_->behind_attention(side, model_position_, batch.named);
   }
   if (!config_.norm_first) h = normalized(h, embedding_norm_);
   h = dropped(h, training);
@@ -209,9 +210,9 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
     const Layer& layer = layers_[static_cast<std::size_t>(index)];
     const Encoding& encoding = *by_layer_[static_cast<std::size_t>(index)];
     const auto attended = [&](const at::Tensor& x) {
-      return dropped(attention_layer(c, layer.attention, encoding, index, x, options, {}, nullptr, dtype)
-                         .mixed.to(h.scalar_type()),
-                     training);
+      const at::Tensor mixed = attention_layer(c, layer.attention, encoding, index, x, options, {}, nullptr, dtype)
+                                   .mixed.to(h.scalar_type());
+      return dropped(index == 0 && beside.defined() ? mixed + beside.to(h.scalar_type()) : mixed, training);
     };
     const auto mlp = [&](const at::Tensor& x) {
       return dropped(

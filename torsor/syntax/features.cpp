@@ -210,6 +210,11 @@ void SyntaxFeatures::write_sentences(std::size_t begin, std::size_t length, std:
   for (std::size_t i = 0, n = inside(*this, begin, length); i < n; ++i) out[i] = sentences[begin + i];
 }
 
+void SyntaxFeatures::write_labels(std::size_t begin, std::size_t length, std::int64_t* out) const {
+  std::fill(out, out + length, 0);
+  for (std::size_t i = 0, n = inside(*this, begin, length); i < n; ++i) out[i] = arcs[begin + i].relation;
+}
+
 void SyntaxFeatures::write_arcs(std::size_t begin, std::size_t length, std::int64_t* out) const {
   std::fill(out, out + length * ArcFeatures::kColumns, 0);
   for (std::size_t i = 0, n = inside(*this, begin, length); i < n; ++i) {

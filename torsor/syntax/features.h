@@ -87,7 +87,9 @@ struct SyntaxFeatures {
   /// get none. Throws Error when `begin` lies behind the end.
   void write_tags(std::size_t begin, std::size_t length, std::int64_t* out) const;       ///< (length, 2)
   void write_sentences(std::size_t begin, std::size_t length, std::int64_t* out) const;  ///< (length)
-  void write_arcs(std::size_t begin, std::size_t length, std::int64_t* out) const;       ///< (length, 9)
+  void write_labels(std::size_t begin, std::size_t length,
+                    std::int64_t* out) const;                                       ///< (length) ArcFeatures::relation
+  void write_arcs(std::size_t begin, std::size_t length, std::int64_t* out) const;  ///< (length, 9)
   /// (length, per_token, 2): distances back from the token to both ends of each link, -1 -1 = none. Links with an end
   /// ahead of the window are left out; those that find no room at their token go to the ones behind it, never ahead.
   /// Returns how many found none up to the end.

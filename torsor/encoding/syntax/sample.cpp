@@ -16,6 +16,8 @@ NamedTensors sample_syntax(const std::vector<std::string>& names, std::int64_t r
   for (const std::string& name : names) {
     if (name == kSyntaxTags) {
       named[name] = at::stack({below({rows, tokens}, 3), below({rows, tokens}, 6)}, 2);
+    } else if (name == kSyntaxLabels) {
+      named[name] = below({rows, tokens}, kSyntaxLabelCount + 1);
     } else if (name == kSyntaxVectors) {
       const at::Tensor vectors = at::empty({rows, tokens, kSyntaxVectorWidth}, at::kFloat);
       float* values = vectors.data_ptr<float>();

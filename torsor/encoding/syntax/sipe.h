@@ -13,15 +13,18 @@ namespace torsor {
 /// can be cut, packed and fed through a cache.
 ///
 ///   syntax.tags       (B, T, 2) int64       tau in 0 ... 2 and nu in 0 ... 5, 0 = none
+///   syntax.labels     (B, T) int64          relation of the word's arc, 1 to 37 (syntax/relations.h), 0 = none
 ///   syntax.vectors    (B, T, 64) float32    s of a structure embedder, zeros where the token has none
 ///   syntax.sentences  (B, T) int64          number of the sentence, -1 = none
 ///   syntax.links      (B, T, M, 2) int64    arcs that become known with the token: how many tokens back either end
 ///                                           lies, -1 -1 = none. M is at most kSyntaxArcs; an end before the row's
 ///                                           first token is not there, and neither is its arc
 inline constexpr const char* kSyntaxTags = "syntax.tags";
+inline constexpr const char* kSyntaxLabels = "syntax.labels";
 inline constexpr const char* kSyntaxVectors = "syntax.vectors";
 inline constexpr const char* kSyntaxSentences = "syntax.sentences";
 inline constexpr const char* kSyntaxLinks = "syntax.links";
+inline constexpr std::int64_t kSyntaxLabelCount = 37;
 inline constexpr std::int64_t kSyntaxVectorWidth = 64;
 inline constexpr std::int64_t kSyntaxArcs = 32;
 

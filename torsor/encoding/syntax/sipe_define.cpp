@@ -47,13 +47,19 @@ std::vector<double> Sipe::define_s(const PlainInputs& inputs, std::int64_t token
     std::vector<double> s = of_token(inputs, kSyntaxVectors, token);
     return any(s) ? s : std::vector<double>();
   }
-  const std::vector<double> tags = of_token(inputs, kSyntaxTags, token);
-  const auto tau = static_cast<std::int64_t>(tags.at(0)), nu = static_cast<std::int64_t>(tags.at(1));
-  if (tau == 0 && nu == 0) return {};
+  std::int64_t tau = 0, nu = 0, label = 0;
+  if (options_.labels != SipeOptions::Labels::Only) {
+    const std::vector<double> tags = of_token(inputs, kSyntaxTags, token);
+    tau = static_cast<std::int64_t>(tags.at(0)), nu = static_cast<std::int64_t>(tags.at(1));
+  }
+  if (options_.labels != SipeOptions::Labels::Off)
+    label = static_cast<std::int64_t>(of_token(inputs, kSyntaxLabels, token).at(0));
+  if (tau == 0 && nu == 0 && label == 0) return {};
   std::vector<double> s(place(dimensions_.width), 0.0);
   for (std::int64_t c = 0; c < dimensions_.width; ++c) {
     if (tau > 0) s[place(c)] += plain(parameters, name_of("tau")).at(place((tau - 1) * dimensions_.width + c));
     if (nu > 0) s[place(c)] += plain(parameters, name_of("nu")).at(place((nu - 1) * dimensions_.width + c));
+    if (label > 0) s[place(c)] += plain(parameters, name_of("labels")).at(place((label - 1) * dimensions_.width + c));
   }
   return s;
 }
@@ -213,7 +219,7 @@ double Sipe::define_value(const PlainPair& pair, std::int64_t channel, const Pla
 double Sipe::define_token_embedding(const PlainToken& token, std::int64_t channel,
                                     const PlainParameters& parameters) const {
   const double inner = operand_->define_token_embedding(token, channel, parameters);
-  if (!options_.input || options_.mode == SipeMode::None) return inner;
+  if (!options_.input || options_.fuse == SipeOptions::Fuse::Skip || options_.mode == SipeMode::None) return inner;
   const std::vector<double> s = define_s(*token.inputs, token.index, parameters);
   if (s.empty()) return inner;
   if (options_.fuse == SipeOptions::Fuse::Concat) {

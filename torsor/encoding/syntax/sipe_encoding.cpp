@@ -28,7 +28,12 @@ Sipe::Sipe(const Dimensions& dimensions, std::string prefix, std::shared_ptr<con
       prefix_(std::move(prefix)),
       operand_(std::move(operand)),
       options_(options),
-      reader_{prefix_, options.prior, options.needs_sentences(), options.needs_links()},
+      reader_{prefix_,
+              options.prior,
+              options.needs_sentences(),
+              options.needs_links(),
+              options.labels != SipeOptions::Labels::Only,
+              options.labels != SipeOptions::Labels::Off},
       plane_frequency_(std::move(plane_frequency)) {
   for (const ParameterInfo& info : operand_->parameters(0))
     if (options_.operand == "txl" && info.name.ends_with(".v")) v_name_ = info.name;
@@ -102,10 +107,12 @@ std::vector<ParameterInfo> Sipe::parameters(std::int64_t layer) const {
     all.back().initial.a = value;
   };
   const bool acts = layer + 1 >= options_.inject_from && (options_.bias || options_.coupling != Coupling::None);
-  if (options_.prior == SipePrior::Hexatags && (acts || options_.input)) {
+  if (reads_tags() && (acts || options_.input)) {
     add("tau", {2, channels}, zero ? 0 : kTableDeviation, false, true);
     add("nu", {5, channels}, zero ? 0 : kTableDeviation, false, true);
   }
+  if (options_.labels != SipeOptions::Labels::Off)
+    add("labels", {kSyntaxLabelCount, channels}, zero ? 0 : kTableDeviation, false, true);
   if (options_.input) {
     // As small as a token embedding.
     const double small = zero ? 0 : kTableDeviation / std::sqrt(static_cast<double>(d));
@@ -166,32 +173,51 @@ std::vector<std::string> Sipe::inputs() const {
 // --------------------------------------------------------------------------------------------------------------------
 // Answers
 
-at::Tensor Sipe::embedding(const Side& tokens, const NamedTensors& parameters, const NamedTensors& named,
-                           const at::Tensor& x) const {
-  const at::Tensor inner = operand_->embedding(tokens, parameters, named, x);
-  if (!options_.input || options_.mode == SipeMode::None) return inner;
+at::Tensor Sipe::input_vectors(const Side& tokens, const NamedTensors& parameters, const NamedTensors& named,
+                               at::Tensor& valid) const {
   const auto find = [&](const char* name) { return find_trained(&parameters, name_of(name)); };
   const bool fsyn = options_.prior == SipePrior::Fsyn;
   const bool concat = options_.fuse == SipeOptions::Fuse::Concat;
-  const at::Tensor like = concat ? find("w_s") : fsyn ? find("w_input") : find("tau");
+  const at::Tensor like = concat ? find("w_s") : fsyn ? find("w_input") : find(reads_tags() ? "tau" : "labels");
   const SyntaxTokens syntax = reader_.read(&named, tokens.positions.size(0), tokens.tokens(), absent_tokens(tokens),
                                            like.scalar_type(), like.device());
-  at::Tensor s;
-  if (fsyn) {
-    s = at::matmul(syntax.vectors, like.t());
-  } else {
-    at::Tensor rows = table(find("tau"), find("nu"));
+  valid = syntax.valid;
+  if (fsyn) return at::matmul(syntax.vectors, like.t());
+  const auto look_up = [&](at::Tensor rows, const at::Tensor& which) {
     if (concat) rows = at::matmul(rows, like.t());
-    s = rows.index_select(0, syntax.tag.flatten()).view({syntax.tag.size(0), syntax.tag.size(1), dimensions_.width});
-  }
+    return rows.index_select(0, which.flatten()).view({which.size(0), which.size(1), dimensions_.width});
+  };
+  at::Tensor s;
+  if (reads_tags()) s = look_up(table(find("tau"), find("nu")), syntax.tag);
+  if (options_.labels == SipeOptions::Labels::Off) return s;
+  const at::Tensor labels = find("labels");
+  const at::Tensor of_label =
+      look_up(at::cat({at::zeros({1, dimensions_.width}, labels.options()), labels}), syntax.label);
+  return s.defined() ? s + of_label : of_label;
+}
+
+at::Tensor Sipe::embedding(const Side& tokens, const NamedTensors& parameters, const NamedTensors& named,
+                           const at::Tensor& x) const {
+  const at::Tensor inner = operand_->embedding(tokens, parameters, named, x);
+  if (!options_.input || options_.fuse == SipeOptions::Fuse::Skip || options_.mode == SipeMode::None) return inner;
+  at::Tensor valid;
+  at::Tensor s = input_vectors(tokens, parameters, named, valid);
   if (options_.fuse != SipeOptions::Fuse::Add) {
     if (!x.defined()) throw Error(str(prefix_, ": fuse=mix and concat read the token embedding, which was not given"));
     const at::Tensor here = x.to(s.scalar_type());
-    const at::Tensor valid = syntax.valid.unsqueeze(-1);
+    const auto find = [&](const char* name) { return find_trained(&parameters, name_of(name)); };
     // Only tokens with syntax are changed.
-    s = concat ? s + at::linear(here, find("w_x")) : (1 - find("mix")) * (s - here);
-    s = at::where(valid, s, at::zeros({}, s.options()));
+    s = options_.fuse == SipeOptions::Fuse::Concat ? s + at::linear(here, find("w_x")) : (1 - find("mix")) * (s - here);
+    s = at::where(valid.unsqueeze(-1), s, at::zeros({}, s.options()));
   }
+  return inner.defined() ? inner + s.to(inner.scalar_type()) : s;
+}
+
+at::Tensor Sipe::behind_attention(const Side& tokens, const NamedTensors& parameters, const NamedTensors& named) const {
+  const at::Tensor inner = operand_->behind_attention(tokens, parameters, named);
+  if (!options_.input || options_.fuse != SipeOptions::Fuse::Skip || options_.mode == SipeMode::None) return inner;
+  at::Tensor valid;
+  const at::Tensor s = input_vectors(tokens, parameters, named, valid);
   return inner.defined() ? inner + s.to(inner.scalar_type()) : s;
 }
 

@@ -23,6 +23,8 @@ class Sipe : public Encoding {
 
   at::Tensor embedding(const Side& tokens, const NamedTensors& parameters, const NamedTensors& named,
                        const at::Tensor& x) const override;
+  at::Tensor behind_attention(const Side& tokens, const NamedTensors& parameters,
+                              const NamedTensors& named) const override;
   std::vector<Move> moves(const Question& question, Role role) const override;
   std::vector<Decay> decays() const override { return operand_->decays(); }
   double softmax_factor() const override { return operand_->softmax_factor(); }
@@ -73,7 +75,13 @@ class Sipe : public Encoding {
   bool steps_back(const Question& question) const;
   void find_planes();
 
+  bool reads_tags() const {
+    return options_.prior == SipePrior::Hexatags && options_.labels != SipeOptions::Labels::Only;
+  }
   SyntaxTokens tokens_of(const Question& question, Role role) const;
+  /// s as it meets the token embedding, (B, T, C), zeros without syntax; `valid` (B, T) is where there is some.
+  at::Tensor input_vectors(const Side& tokens, const NamedTensors& parameters, const NamedTensors& named,
+                           at::Tensor& valid) const;
   /// s of every pair of tags, (18, d), row 0 zeros; nothing with fsyn.
   at::Tensor table(const at::Tensor& tau, const at::Tensor& nu) const;
   at::Tensor table(const Question& question) const;

@@ -36,9 +36,19 @@ void read_inject(SipeOptions& options, const Settings& settings) {
   const std::string& fuse = settings.word("fuse");
   options.fuse = fuse == "mix"      ? SipeOptions::Fuse::Mix
                  : fuse == "concat" ? SipeOptions::Fuse::Concat
+                 : fuse == "skip"   ? SipeOptions::Fuse::Skip
                                     : SipeOptions::Fuse::Add;
   if (!options.input)
     refuse_idle(settings, "fuse", "says how s meets the token embedding: it needs inject=input or joint");
+  const std::string& labels = settings.word("labels");
+  options.labels = labels == "add"    ? SipeOptions::Labels::Add
+                   : labels == "only" ? SipeOptions::Labels::Only
+                                      : SipeOptions::Labels::Off;
+  if (options.labels == SipeOptions::Labels::Off) return;
+  if (word != "input") throw UsageError("sipe: labels= is about the token embedding: it needs inject=input");
+  if (options.prior == SipePrior::Fsyn)
+    throw UsageError(
+        "sipe: labels= embeds relations beside or in place of tags; the vectors of prior=fsyn know them already");
 }
 
 void read_coupling(SipeOptions& options, const Settings& settings) {
@@ -146,7 +156,8 @@ bool SipeOptions::starts_warm() const {
   if (mode == SipeMode::None) return true;
   const bool attention = coupling == Coupling::None || start != Start::Random || (has_beta() && beta_init == 0);
   const bool biased = !bias || start != Start::Random;
-  const bool embedding = !input || (start != Start::Random && (fuse != Fuse::Add || start == Start::Zero));
+  const bool embedding =
+      !input || (start != Start::Random && ((fuse != Fuse::Add && fuse != Fuse::Skip) || start == Start::Zero));
   return attention && biased && embedding;
 }
 
@@ -290,8 +301,12 @@ std::vector<KeyInfo> sipe_keys() {
            "first values: auto as beta_init says; zero; random, which does not start at the encoding inside",
            {"auto", "zero", "random"}),
       word("fuse", "add",
-           "how s meets the token embedding: added, mixed by a trained share, concatenated and projected",
-           {"add", "mix", "concat"}),
+           "how s meets the token embedding: added, mixed by a trained share, concatenated and projected, or added "
+           "behind the first attention",
+           {"add", "mix", "concat", "skip"}),
+      word("labels", "off",
+           "with inject=input: the relation of the word's arc, embedded beside the tags or in their place",
+           {"off", "add", "only"}),
   };
 }
 

@@ -14,7 +14,8 @@ enum class SipeOperand { Term, Rotation, Placeless };
 struct SipeOptions {
   enum class Coupling { None, TagAlign, Bilinear, Mlp, Additive, Rotation, Pair, Prerot };
   enum class Factor { Linear, Bounded, Exp, Clamp };
-  enum class Fuse { Add, Mix, Concat };
+  enum class Fuse { Add, Mix, Concat, Skip };
+  enum class Labels { Off, Add, Only };
   enum class Start { Auto, Zero, Random };
 
   std::string operand;  ///< name of the encoding inside
@@ -28,6 +29,7 @@ struct SipeOptions {
   bool bias = false;                       ///< the Shaw-style bias, alone or beside a coupling
   bool input = false;                      ///< s goes on the token embedding
   Fuse fuse = Fuse::Add;
+  Labels labels = Labels::Off;  ///< the embedding of the relation's label, beside the tags or in their place
   Factor factor = Factor::Linear;
   Start start = Start::Auto;
   std::int64_t inject_from = 1;  ///< first layer, counted from 1

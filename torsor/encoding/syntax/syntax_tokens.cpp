@@ -51,7 +51,10 @@ at::Tensor without(const at::Tensor& tensor, const at::Tensor& absent, double va
 }  // namespace
 
 std::vector<std::string> SyntaxReader::inputs() const {
-  std::vector<std::string> all = {prior == SipePrior::Fsyn ? kSyntaxVectors : kSyntaxTags};
+  std::vector<std::string> all;
+  if (prior == SipePrior::Fsyn) all.emplace_back(kSyntaxVectors);
+  if (prior == SipePrior::Hexatags && tags) all.emplace_back(kSyntaxTags);
+  if (labels) all.emplace_back(kSyntaxLabels);
   if (sentences) all.emplace_back(kSyntaxSentences);
   if (links) all.emplace_back(kSyntaxLinks);
   return all;
@@ -87,10 +90,10 @@ SyntaxTokens SyntaxReader::read(const NamedTensors* named, std::int64_t rows, st
     const at::Tensor given = find(name, named, kSyntaxVectors, {rows, count, kSyntaxVectorWidth}, false);
     tokens.vectors = without(given.detach().to(device, type), absent, 0);
     tokens.valid = tokens.vectors.ne(0).any(-1);
-  } else {
-    const at::Tensor tags =
+  } else if (tags) {
+    const at::Tensor given =
         without(find(name, named, kSyntaxTags, {rows, count, 2}, true).to(device, at::kLong), absent, 0);
-    const at::Tensor tau = tags.select(2, 0), nu = tags.select(2, 1);
+    const at::Tensor tau = given.select(2, 0), nu = given.select(2, 1);
     const at::Tensor wrong = tau.lt(0).logical_or(tau.ge(kTauTags)).logical_or(nu.lt(0)).logical_or(nu.ge(kNuTags));
     if (wrong.any().item<bool>()) {
       const at::Tensor first = wrong.nonzero()[0];
@@ -101,6 +104,19 @@ SyntaxTokens SyntaxReader::read(const NamedTensors* named, std::int64_t rows, st
     }
     tokens.tag = tau * kNuTags + nu;
     tokens.valid = tokens.tag.ne(0);
+  }
+  if (labels) {
+    tokens.label = without(find(name, named, kSyntaxLabels, {rows, count}, true).to(device, at::kLong), absent, 0);
+    const at::Tensor wrong = tokens.label.lt(0).logical_or(tokens.label.gt(kSyntaxLabelCount));
+    if (wrong.any().item<bool>()) {
+      const at::Tensor first = wrong.nonzero()[0];
+      throw Error(str(name, ": '", kSyntaxLabels, "' holds 0 to ", kSyntaxLabelCount, ", found ",
+                      tokens.label.index_select(0, first[0].view({1}))
+                          .select(1, first[1].item<std::int64_t>())
+                          .item<std::int64_t>(),
+                      " at row ", first[0].item<std::int64_t>(), ", token ", first[1].item<std::int64_t>()));
+    }
+    tokens.valid = either(tokens.valid, tokens.label.ne(0));
   }
   if (sentences)
     tokens.sentences =

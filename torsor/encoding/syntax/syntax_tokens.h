@@ -13,6 +13,7 @@ namespace torsor {
 /// The syntax of some tokens (B, T). Tokens that do not exist have none.
 struct SyntaxTokens {
   at::Tensor tag;        ///< (B, T) int64: 6 tau + nu, 0 = none; with hexatags
+  at::Tensor label;      ///< (B, T) int64, 0 = none; where needed
   at::Tensor vectors;    ///< (B, T, 64); with fsyn
   at::Tensor valid;      ///< (B, T) bool: has any
   at::Tensor sentences;  ///< (B, T) int64, -1 = none; where needed
@@ -25,6 +26,7 @@ struct SyntaxReader {
   std::string name;
   SipePrior prior = SipePrior::Hexatags;
   bool sentences = false, links = false;
+  bool tags = true, labels = false;  ///< with hexatags: which of the two; a token has syntax where one is not 0
 
   std::vector<std::string> inputs() const;
   /// Of `tokens` tokens a row; those that are `absent` (B, T), undefined = none, have no syntax, whatever `named` holds
