@@ -161,7 +161,7 @@ TEST(CliCells, AreListedAndNamed) {
   const Ran list = run({"compare", "--grid", "decoder", "--list"});
   ASSERT_EQ(list.code, 0) << list;
   EXPECT_TRUE(contains(list.out, "42 encodings") && contains(list.out, "not sayable")) << list;
-  EXPECT_EQ(parse_json(run({"syntax", "cells", "fusion", "--json"}).out, "cells").at("cells").size(), 4U);
+  EXPECT_EQ(parse_json(run({"syntax", "cells", "fusion", "--json"}).out, "cells").at("cells").size(), 5U);
   EXPECT_EQ(run({"syntax", "cells", "widths"}).code, 2);
   EXPECT_EQ(run({"compare", "--list"}).code, 2);
   EXPECT_EQ(run({"compare", "--grid", "encoder"}).code, 2);  // of encoders
