@@ -154,6 +154,122 @@ TEST_F(CliSyntaxParsers, GatesWhereModelsAreTrainedAndJudged) {
   EXPECT_EQ(run({"eval", checkpoint, "--text", text_, "--gate", report}).code, 2);
 }
 
+// What leaks is never called a perplexity, and logits can be looked at with their syntax: those of incremental tags do
+// not know what follows, those of whole trees do.
+TEST_F(CliSyntaxParsers, EvaluationsTellWhatLeaks) {
+  ASSERT_EQ(run(train("incremental", "causal")).code, 0);
+  const Ran made = run({"compare",
+                        "--encodings",
+                        "sipe(t5, mode=oracle, start=random, beta_init=0.8); sipe(t5, start=random, beta_init=0.8)",
+                        "--text",
+                        gold_,
+                        "--valid",
+                        gold_,
+                        "--parser",
+                        folder_ / "causal",
+                        "--parser",
+                        "gold",
+                        "--length",
+                        "16",
+                        "--eval-lengths",
+                        "16",
+                        "--eval-spans",
+                        "2",
+                        "--steps",
+                        "2",
+                        "--batch",
+                        "2",
+                        "--seeds",
+                        "0",
+                        "--model",
+                        put_tiny_model(folder_),
+                        "--threads",
+                        "1",
+                        "--out",
+                        folder_ / "two"});
+  ASSERT_EQ(made.code, 0) << made;
+  std::string oracle, incremental;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "two/runs"))
+    (contains(entry.path().string(), "oracle") ? oracle : incremental) = entry.path().string();
+  ASSERT_FALSE(oracle.empty() || incremental.empty());
+  // The same beginning, another end: "the dog likes the bird." against trees in which the last noun is the subject's.
+  const std::string one = folder_.put("one.conllu", small_treebank(1));
+  std::string turned = small_treebank(1);
+  const auto change = [&](const std::string& from, const std::string& to) {
+    const std::size_t at = turned.find(from);
+    ASSERT_NE(at, std::string::npos) << from << " in " << turned;
+    turned.replace(at, from.size(), to);
+  };
+  change("\t5\tdet\t", "\t3\tdet\t");
+  const std::string other = folder_.put("other.conllu", turned);
+  const auto dumped = [&](const std::string& model, const std::string& parser, const std::string& text,
+                          const std::string& name) {
+    const Ran ran = run({"eval", model, "--text", text, "--parser", parser, "--lengths", "16", "--threads", "1",
+                         "--dump-logits", folder_ / name});
+    EXPECT_EQ(ran.code, 0) << ran;
+    return ran;
+  };
+  const Ran told = dumped(oracle, "gold", one, "a.safetensors");
+  EXPECT_TRUE(contains(told.out, "cond_ppl") && contains(told.out, "joint_ppl")) << told;
+  EXPECT_TRUE(contains(told.out, "no perplexity")) << told;
+  EXPECT_FALSE(contains(told.out, "bits/byte")) << told;
+  dumped(oracle, "gold", other, "b.safetensors");
+  EXPECT_NE(slurp(folder_ / "a.safetensors"), slurp(folder_ / "b.safetensors"));  // the trees alone differ
+  const Ran valid = dumped(incremental, folder_ / "causal", one, "c.safetensors");
+  EXPECT_TRUE(contains(valid.out, "perplexity")) << valid;
+  dumped(incremental, folder_ / "causal", other, "d.safetensors");
+  EXPECT_EQ(slurp(folder_ / "c.safetensors"), slurp(folder_ / "d.safetensors"));  // the text is the same
+  expect_refusal(run({"eval", incremental, "--text", one, "--lengths", "16"}), 2, {"syntax."});
+  // The base of the oracle's weights: what no encoding reads is left out.
+  const Ran base = run({"eval", oracle, "--text", one, "--lengths", "16", "--encoding",
+                        "sipe(t5, mode=none, start=random, beta_init=0.8)"});
+  EXPECT_EQ(base.code, 0) << base;
+  EXPECT_TRUE(contains(base.out, "bits/byte")) << base;
+}
+
+// A report that was edited contradicts its own numbers; what was refused leaves nothing in the way.
+TEST_F(CliSyntaxParsers, EditedReportsAndRefusedRuns) {
+  ASSERT_EQ(run(train("incremental", "causal")).code, 0);
+  const std::string report = folder_ / "gate.json";
+  ASSERT_EQ(run({"syntax", "gate", "--parser", folder_ / "causal", gold_, "--threshold", "100", "--out", report}).code,
+            0);
+  std::string edited = slurp(report);
+  const std::size_t at = edited.find("\"fail\"");
+  ASSERT_NE(at, std::string::npos) << edited;
+  edited.replace(at, 6, "\"pass\"");
+  const std::vector<std::string> tail = {"--text",
+                                         gold_,
+                                         "--parser",
+                                         folder_ / "causal",
+                                         "--steps",
+                                         "2",
+                                         "--length",
+                                         "16",
+                                         "--batch",
+                                         "2",
+                                         "--quiet",
+                                         "--model",
+                                         put_tiny_model(folder_),
+                                         "--out",
+                                         folder_ / "run"};
+  std::vector<std::string> arguments = {"train", "--encoding", "sipe(t5)", "--gate",
+                                        folder_.put("edited.json", edited)};
+  arguments.insert(arguments.end(), tail.begin(), tail.end());
+  expect_refusal(run(arguments), 1, {"weblog", "pass", "threshold of 100"});
+  arguments = {"train", "--encoding", "sipe(t5, mode=oracle)"};
+  arguments.insert(arguments.end(), tail.begin(), tail.end());
+  expect_refusal(run(arguments), 2, {"oracle"});  // nobody reads whole sentences
+  // One document is cut for validation, and what is cut has lost its name.
+  arguments = {"train", "--encoding", "sipe(t5)", "--gate", report, "--domain", "weblog"};
+  arguments.insert(arguments.end(), tail.begin(), tail.end());
+  const Ran done = run(arguments);
+  EXPECT_EQ(done.code, 0) << done;
+  expect_refusal(run({"syntax", "gate", "--parser", folder_ / "causal", folder_.put("empty.conllu", "")}), 1,
+                 {"no sentence"});
+  for (const char* wrong : {"nan,24", "24,0", "-1,2"})
+    EXPECT_EQ(run({"syntax", "advise", "--encoding", "alibi", "--perplexities", wrong}).code, 2) << wrong;
+}
+
 TEST(CliCells, AreListedAndNamed) {
   const Ran cells = run({"syntax", "cells", "depth", "--layers", "16"});
   ASSERT_EQ(cells.code, 0) << cells;

@@ -1,4 +1,5 @@
 // torsor syntax gate, torsor syntax advise
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -30,6 +31,8 @@ int run_syntax_gate(const SyntaxGateArguments& arguments, const CommonOptions& c
   options.seed = common.seed;
   const std::vector<Sentence> gold = read_treebank(arguments.files);
   if (!arguments.domain_given) options.domain = std::filesystem::path(arguments.files.front()).stem().string();
+  if (gold.empty()) throw Error(str(arguments.files.front(), ": the gold files hold no sentence"));
+  stops_at_once = true;
   const std::unique_ptr<Parser> parser = make_parser(arguments.parser, arguments.choice);
   const GateReport report = run_gate(*parser, gold, options);
   const Json json = gate_to_json(report);
@@ -69,7 +72,8 @@ int run_syntax_advise(const SyntaxAdviseArguments& arguments, const CommonOption
   if (!arguments.gate.empty()) question.gate = gate_from_json(read_json(arguments.gate), arguments.gate);
   if (!question.gate && !question.domains.empty()) throw UsageError("--domains goes with --gate");
   if (!arguments.perplexities.empty()) {
-    if (arguments.perplexities.size() != 2 || !(arguments.perplexities[1] > 0))
+    const auto sound = [](double one) { return std::isfinite(one) && one > 0; };
+    if (arguments.perplexities.size() != 2 || !sound(arguments.perplexities[0]) || !sound(arguments.perplexities[1]))
       throw UsageError("--perplexities takes two numbers above 0: with syntax, and of the base");
     question.rise = arguments.perplexities[0] / arguments.perplexities[1] - 1;
   }
@@ -96,7 +100,7 @@ void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   command->footer("Example: torsor syntax gate --parser ewt en_ewt-ud-dev.conllu --out gate.json");
   command
       ->add_option("--parser", arguments->parser,
-                   "the folder of a native model, conllu:FILE, process:'COMMAND' or udpipe:MODEL")
+                   "the folder of a trained model, conllu:FILE, process:'COMMAND' or udpipe:MODEL")
       ->required();
   command->add_option("files", arguments->files, "gold CoNLL-U files")->required();
   command->add_flag("--tokenized", arguments->options.tokens, "give the parser the gold tokens; otherwise raw text");

@@ -135,7 +135,8 @@ struct EvalArguments {
   FeedArguments feed;
 };
 
-void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments) {
+void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t length, const EvalArguments& arguments,
+                 const SyntaxFeed* feed) {
   // One pass over the first window of `length` tokens (or all there are): every position's logits.
   at::NoGradGuard no_grad;
   const Document& document = corpus.documents.front();
@@ -144,6 +145,13 @@ void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t l
   document.tokens.copy(0, ids.size(), ids.data());
   TokenBatch batch;
   batch.tokens = at::tensor(ids, at::kLong).view({1, count});
+  FeedRow row;
+  row.place = FeedRow::Place{&corpus, {0, 0}, 0, ids.size()};
+  for (std::size_t t = 0; t < ids.size() && corpus.tokenizer == "bytes"; ++t) {
+    row.text += static_cast<char>(ids[t]);
+    row.tokens.push_back({t, t + 1});
+  }
+  batch.named = feed_rows(feed, loaded.model.encoding(), {row}, count);
   const at::ScalarType dtype = dtype_named(arguments.dtype);
   const at::Tensor logits = loaded.model.logits(loaded.model.hidden(batch, nullptr, dtype), dtype).squeeze(0);
   save_tensors(arguments.dump, {{"tokens", batch.tokens.squeeze(0)}, {"logits", logits.to(at::kFloat)}});
@@ -251,7 +259,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   for (const std::int64_t length : lengths)
     if (length < 1) throw UsageError(str("lengths must be at least 1, found ", length));
   std::sort(lengths.begin(), lengths.end());
-  if (!arguments.dump.empty()) dump_logits(loaded, corpus, lengths.back(), arguments);
+  if (!arguments.dump.empty()) dump_logits(loaded, corpus, lengths.back(), arguments, feed.get());
   if (arguments.stride > 0) return print_sliding(loaded, corpus, lengths.back(), arguments, feed.get(), common);
 
   const EvaluationPlan plan = evaluation_windows(corpus, std::vector<std::size_t>(lengths.begin(), lengths.end()),
@@ -272,6 +280,10 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
     std::cout << std::setw(8) << length << "  ";
     if (one.refused)
       std::cout << "refused: " << one.reason << "\n";
+    else if (one.leaks)
+      std::cout << "cond_ppl " << std::setprecision(6) << std::exp(one.loss)
+                << (one.joint ? str("  joint_ppl ", std::exp(*one.joint)) : "")
+                << "  no perplexity: the tags tell of later words\n";
     else
       std::cout << "loss " << std::setprecision(6) << one.loss << "  perplexity " << std::exp(one.loss)
                 << (bytes ? str("  bits/byte ", one.loss / std::numbers::ln2) : "") << "\n";

@@ -58,6 +58,8 @@ using Chosen = std::function<int()>;
 
 /// Set by Ctrl-C; a second one ends the process at once.
 extern std::atomic<bool> stop_requested;
+/// Set by commands that write nothing before they are done and cannot ask in between: the first signal ends them.
+extern std::atomic<bool> stops_at_once;
 
 /// A reporter on standard error: a live line on a terminal, plain lines elsewhere, nothing with --quiet.
 Progress::Options progress_options(const CommonOptions& common, const std::string& label);

@@ -59,7 +59,8 @@ std::shared_ptr<const SyntaxFeed> feed_of(const FeedArguments& arguments, bool c
   }
   if (sources.cache.empty()) sources.cache = cache;
   return make_parsed_feed(
-      sources, causal, std::move(gold), [&common](const std::string& line) { say(common, line); }, std::move(domains));
+      sources, causal, std::move(gold), [&common](const std::string& line) { say(common, line); }, std::move(domains),
+      [] { return stop_requested.load(); });
 }
 
 }  // namespace torsor

@@ -19,6 +19,7 @@
 namespace torsor {
 
 std::atomic<bool> stop_requested{false};
+std::atomic<bool> stops_at_once{false};
 
 Progress::Options progress_options(const CommonOptions& common, const std::string& label) {
   Progress::Options options{.out = std::cerr};
@@ -42,7 +43,7 @@ namespace {
 constexpr int kDone = 0, kFailed = 1, kUsage = 2, kStopped = 130;
 
 void on_interrupt(int) {
-  if (stop_requested.exchange(true)) _exit(kStopped);
+  if (stop_requested.exchange(true) || stops_at_once) _exit(kStopped);
 }
 
 /// What was wrong with the command line. The parser asks for a sub-command where one was misspelt.

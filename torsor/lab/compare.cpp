@@ -452,8 +452,10 @@ SyntaxFeedFactory feed_factory(const ParseSources& parses, const CompareControl&
   if (control.feed || parses.empty()) return control.feed;
   ParseSources sources = parses;
   if (sources.cache.empty()) sources.cache = control.folder + "/parses";
-  return [sources, causal, tell = control.on_message](const LmData& data) {
-    return make_parsed_feed(sources, causal, data.gold, tell, data.domains);
+  std::function<bool()> stop;
+  if (control.stop != nullptr) stop = [flag = control.stop] { return flag->load(); };
+  return [sources, causal, stop, tell = control.on_message](const LmData& data) {
+    return make_parsed_feed(sources, causal, data.gold, tell, data.domains, stop);
   };
 }
 

@@ -409,10 +409,10 @@ ParseSources sources_from_json(const Json& json, const std::string& where) {
 
 std::shared_ptr<const SyntaxFeed> make_parsed_feed(const ParseSources& sources, bool causal, GoldParses gold,
                                                    std::function<void(const std::string&)> on_message,
-                                                   TextDomains domains) {
+                                                   TextDomains domains, std::function<bool()> stop) {
   return std::make_shared<const ParsedFeed>(
-      std::make_shared<ParserSet>(sources, std::move(gold), std::move(domains), std::move(on_message)), causal,
-      syntax::Control::kNone);
+      std::make_shared<ParserSet>(sources, std::move(gold), std::move(domains), std::move(on_message), std::move(stop)),
+      causal, syntax::Control::kNone);
 }
 
 }  // namespace torsor

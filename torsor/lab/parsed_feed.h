@@ -41,9 +41,9 @@ ParseSources sources_from_json(const Json& json, const std::string& where);
 /// are parsed when they are first needed. Texts of a domain that failed its gate, or has too few gold words, have no
 /// syntax at all. Throws UsageError for parsers that do not go together and for reports on other parsers, Error for one
 /// that does not serve. Of its inputs(): UsageError where the encoding's mode has no parser, and for a domain that no
-/// report tells of unless that is allowed.
+/// report tells of unless that is allowed. `stop` as for ParserSet.
 std::shared_ptr<const SyntaxFeed> make_parsed_feed(const ParseSources& sources, bool causal, GoldParses gold,
                                                    std::function<void(const std::string&)> on_message = {},
-                                                   TextDomains domains = {});
+                                                   TextDomains domains = {}, std::function<bool()> stop = {});
 
 }  // namespace torsor

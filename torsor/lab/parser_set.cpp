@@ -7,6 +7,7 @@
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
 #include "torsor/base/utf8.h"
+#include "torsor/syntax/child_process.h"
 #include "torsor/syntax/incremental_text.h"
 #include "torsor/syntax/make_parser.h"
 
@@ -32,16 +33,18 @@ void claim(std::string& name, const std::string& spec, const char* kind) {
   name = spec;
 }
 
+constexpr double kTellEvery = 10;  // seconds
 constexpr const char* kWhole = "read whole sentences";
 constexpr const char* kCausal = "are safe for prefixes";
 
 }  // namespace
 
 ParserSet::ParserSet(const ParseSources& given, GoldParses gold, TextDomains domains,
-                     std::function<void(const std::string&)> on_message)
+                     std::function<void(const std::string&)> on_message, std::function<bool()> stop)
     : make_gold_(std::move(gold)),
       make_domains_(std::move(domains)),
       on_message_(std::move(on_message)),
+      stop_(std::move(stop)),
       store_(given.cache),
       gate_(given.gate) {
   for (const std::string& spec : given.parsers) {
@@ -138,7 +141,8 @@ Parse ParserSet::make(const std::string& text, const std::string& hash, ParseMod
   if (mode == ParseMode::kIncremental)
     return stored(large, hash, identity_of(causal_->info()), mode, [&] {
       const std::unique_ptr<syntax::WordParser> words = causal_->word_parser();
-      return syntax::incremental_parse(text, syntax::read_text(text, causal_->tokenizer(), *words),
+      return syntax::incremental_parse(text,
+                                       syntax::read_text(text, causal_->tokenizer(), *words, [this] { ask_to_stop(); }),
                                        syntax::backend_id(causal_->info()));
     });
   Parse parse = whole(text, hash, tree, large);
@@ -152,7 +156,7 @@ Parse ParserSet::whole(const std::string& text, const std::string& hash, const P
     if (const auto found = gold().find(hash); found != gold().end()) return found->second;
     throw Error(str("no gold trees for a text of ", text.size(), " bytes that begins ", quote(text, 40),
                     ": only whole documents of a treebank (*.conllu) or of generated text, and generated suites, have "
-                    "some"));
+                    "some, not one that was cut to set a part apart for validation"));
   }
   return stored(large, hash, identity_of(whole_->info()), ParseMode::kOracle, [&] {
     std::vector<syntax::Sentence> sentences;
@@ -170,11 +174,21 @@ Parse ParserSet::stored(bool large, const std::string& hash, const std::string& 
                         const std::function<Parse()>& make_it) {
   if (!large) return make_it();
   if (std::optional<Parse> found = store_.find(hash, parser, mode)) return *std::move(found);
+  ask_to_stop();
+  if (documents_ == 0) tell("parsing texts as they are needed"), told_ = syntax::steady_seconds();
   Parse made = make_it();
   store_.put(made, parser);
   parsed_ += made.word_count();
-  if (++told_ % 100 == 0) tell(str("parsed ", told_, " documents, ", parsed_, " words"));
+  ++documents_;
+  if (const double now = syntax::steady_seconds(); now - told_ >= kTellEvery) {
+    tell(str("parsed ", documents_, documents_ == 1 ? " document, " : " documents, ", parsed_, " words"));
+    told_ = now;
+  }
   return made;
+}
+
+void ParserSet::ask_to_stop() const {
+  if (stop_ && stop_()) throw Interrupted("stopped while texts were parsed; those that are done are kept");
 }
 
 const std::map<std::string, Parse>& ParserSet::gold() {

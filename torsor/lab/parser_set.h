@@ -31,9 +31,10 @@ struct DomainVerdict {
 class ParserSet {
  public:
   /// Loads the parsers, the structure embedder and the gates' reports. Throws UsageError for parsers that do not go
-  /// together, and for a report of none of them.
+  /// together, and for a report of none of them. `stop` is asked between texts, and between words where the parser
+  /// reads them one by one; when it answers true, Interrupted is thrown.
   ParserSet(const ParseSources& given, GoldParses gold, TextDomains domains,
-            std::function<void(const std::string&)> on_message);
+            std::function<void(const std::string&)> on_message, std::function<bool()> stop = {});
 
   std::string description() const;
   std::string identity() const;
@@ -70,6 +71,7 @@ class ParserSet {
   syntax::Parse stored(bool large, const std::string& hash, const std::string& parser, syntax::ParseMode mode,
                        const std::function<syntax::Parse()>& make_it);
   const std::map<std::string, syntax::Parse>& gold();
+  void ask_to_stop() const;
   void tell(const std::string& line) const {
     if (on_message_) on_message_(line);
   }
@@ -77,6 +79,7 @@ class ParserSet {
   GoldParses make_gold_;
   TextDomains make_domains_;
   std::function<void(const std::string&)> on_message_;
+  std::function<bool()> stop_;
   ParseStore store_;
   GateSettings gate_;
   std::string whole_name_, causal_name_;
@@ -88,7 +91,8 @@ class ParserSet {
   mutable std::optional<std::map<std::string, std::string>> domains_;  ///< by the text's hash
   mutable std::mutex domains_mutex_;
   std::map<std::pair<std::string, syntax::ParseMode>, std::shared_ptr<const syntax::Parse>> parses_;
-  std::size_t told_ = 0, parsed_ = 0;
+  std::size_t documents_ = 0, parsed_ = 0;
+  double told_ = 0;  // when somebody was told of them
   std::mutex mutex_;
 };
 

@@ -141,7 +141,15 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
   options.configuration["data_sha256"] = data.sha256;
   TrainCallbacks callbacks;
   if (control.on_step) callbacks.on_step = [&](const StepReport& report) { control.on_step(model, report); };
-  const TrainResult result = train_model(model, plan, data, options, callbacks, control.on_message);
+  TrainResult result;
+  try {
+    result = train_model(model, plan, data, options, callbacks, control.on_message);
+  } catch (...) {
+    // What was refused before a state was there leaves no log behind: it would be in the way of the next try.
+    if (!control.resume && !std::filesystem::exists(options.state, ignored))
+      std::filesystem::remove(options.log, ignored);
+    throw;
+  }
   save_checkpoint(control.folder, model, data.tokenizer, data.embedder);
   return {std::move(model), result};
 }

@@ -66,7 +66,10 @@ Decoder::Decoder(ModelConfig config, const std::map<std::string, at::Tensor>& we
   const bool heads =
       std::any_of(weights.begin(), weights.end(), [](const auto& one) { return TagHeads::owns(one.first); });
   declare(given_parameters(parameters_, weights, source, draw_seed), config_.tag_heads.value_or(heads));
-  check_no_others(parameters_, weights, source);
+  // A model that reads no tags has no use for heads that predict them, whoever left some.
+  std::map<std::string, at::Tensor> used = weights;
+  if (!TagHeads::serve(*encoding_)) std::erase_if(used, [](const auto& one) { return TagHeads::owns(one.first); });
+  check_no_others(parameters_, used, source);
 }
 
 std::int64_t Decoder::parameter_count() const { return count_parameters(parameters_); }

@@ -94,6 +94,14 @@ DomainGate domain_from_json(const Json& json, const std::string& source) {
   return domain;
 }
 
+/// A report is evidence: one whose verdicts contradict its own numbers was edited.
+void check_verdict(const DomainGate& domain, const GateOptions& options, const std::string& source) {
+  const bool above = (options.strict ? domain.low : domain.uas) > options.threshold;
+  if ((domain.verdict == GateVerdict::kPass && !above) || (domain.verdict == GateVerdict::kFail && above))
+    throw Error(str(source, ": ", domain.domain, " has the verdict ", verdict_name(domain.verdict), " with a UAS of ",
+                    domain.uas, " (", domain.low, " to ", domain.high, ") and a threshold of ", options.threshold));
+}
+
 /// Words for what the parser left without any, so that the two sides spell the same text.
 void fill_words(Sentence& sentence) {
   if (!sentence.words.empty()) return;
@@ -244,6 +252,7 @@ GateReport gate_from_json(const Json& json, const std::string& source) {
     report.domains.push_back(domain_from_json(domain, source + ": domains"));
   report.all = domain_from_json(object.get<Json>("all"), source + ": all");
   object.finish();
+  for (const DomainGate& domain : report.domains) check_verdict(domain, report.options, source);
   return report;
 }
 

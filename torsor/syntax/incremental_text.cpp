@@ -52,7 +52,7 @@ Sentence sentence_of(std::string_view text, const std::vector<TextStep>& steps, 
 }  // namespace
 
 std::vector<TextStep> read_text(std::string_view text, const std::shared_ptr<const Tokenizer>& tokenizer,
-                                WordParser& parser) {
+                                WordParser& parser, const std::function<void()>& each) {
   if (text.size() >= std::numeric_limits<std::uint32_t>::max()) throw Error("a text must be smaller than 4 GiB");
   if (const std::size_t at = find_invalid_utf8(text); at != std::string_view::npos)
     throw Error(str("expected UTF-8, found another byte at ", at));
@@ -66,6 +66,7 @@ std::vector<TextStep> read_text(std::string_view text, const std::shared_ptr<con
       }
       std::size_t begin = token.begin;
       for (const std::string& word : token.words) {
+        if (each) each();
         TextStep step;
         step.form = word;
         step.bytes = {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(begin + word.size())};

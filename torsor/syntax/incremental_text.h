@@ -1,6 +1,7 @@
 // A text read from left to right: bytes to words to arcs and tags, none of which depends on what follows.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,8 +26,9 @@ struct TextStep {
 /// Reads `text` with `tokenizer` and `parser`, which is reset first. Of the steps, sentence_end alone may depend on
 /// what follows: where a blank line or the text's end comes; the parser knows of it before the next word. Throws Error
 /// for text that is no UTF-8 or of 4 GiB and more.
+/// `each`, where given, is called before every word and may throw.
 std::vector<TextStep> read_text(std::string_view text, const std::shared_ptr<const Tokenizer>& tokenizer,
-                                WordParser& parser);
+                                WordParser& parser, const std::function<void()>& each = {});
 
 /// The parse of mode incremental. `backend` must be prefix safe. Throws Error otherwise.
 Parse incremental_parse(std::string_view text, const std::vector<TextStep>& steps, const BackendId& backend,
