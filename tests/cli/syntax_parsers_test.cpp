@@ -40,6 +40,38 @@ class CliSyntaxParsers : public ::testing::Test {
     return arguments;
   }
 
+  /// A comparison of two steps on the gold trees' text.
+  std::vector<std::string> tiny_comparison(const std::string& encodings, const std::string& out,
+                                           const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"compare",
+                                          "--encodings",
+                                          encodings,
+                                          "--text",
+                                          gold_,
+                                          "--valid",
+                                          gold_,
+                                          "--length",
+                                          "16",
+                                          "--eval-lengths",
+                                          "16",
+                                          "--eval-spans",
+                                          "2",
+                                          "--steps",
+                                          "2",
+                                          "--batch",
+                                          "2",
+                                          "--seeds",
+                                          "0",
+                                          "--model",
+                                          put_tiny_model(folder_),
+                                          "--threads",
+                                          "1",
+                                          "--out",
+                                          folder_ / out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
   const TestFolder folder_;
   std::string train_, gold_, text_;
 };
@@ -79,36 +111,9 @@ TEST_F(CliSyntaxParsers, GatesWhereModelsAreTrainedAndJudged) {
   ASSERT_EQ(run(train("incremental", "causal", {"--dev", gold_})).code, 0);
   const std::string report = folder_ / "gate.json";
   ASSERT_EQ(run({"syntax", "gate", "--parser", folder_ / "causal", gold_, "--out", report}).code, 0);
-  const auto compare = [&](const std::string& out, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"compare",
-                                          "--encodings",
-                                          "sipe(alibi); alibi",
-                                          "--text",
-                                          gold_,
-                                          "--valid",
-                                          gold_,
-                                          "--parser",
-                                          folder_ / "causal",
-                                          "--length",
-                                          "16",
-                                          "--eval-lengths",
-                                          "16",
-                                          "--eval-spans",
-                                          "2",
-                                          "--steps",
-                                          "2",
-                                          "--batch",
-                                          "2",
-                                          "--seeds",
-                                          "0",
-                                          "--model",
-                                          put_tiny_model(folder_),
-                                          "--threads",
-                                          "1",
-                                          "--out",
-                                          folder_ / out};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+  const auto compare = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), {"--parser", folder_ / "causal"});
+    return run(tiny_comparison("sipe(alibi); alibi", out, more));
   };
   const Ran watched = compare("watched", {"--gate", report, "--gate-every", "1", "--gate-warn-only"});
   ASSERT_EQ(watched.code, 0) << watched;
@@ -158,35 +163,9 @@ TEST_F(CliSyntaxParsers, GatesWhereModelsAreTrainedAndJudged) {
 // not know what follows, those of whole trees do.
 TEST_F(CliSyntaxParsers, EvaluationsTellWhatLeaks) {
   ASSERT_EQ(run(train("incremental", "causal")).code, 0);
-  const Ran made = run({"compare",
-                        "--encodings",
-                        "sipe(t5, mode=oracle, start=random, beta_init=0.8); sipe(t5, start=random, beta_init=0.8)",
-                        "--text",
-                        gold_,
-                        "--valid",
-                        gold_,
-                        "--parser",
-                        folder_ / "causal",
-                        "--parser",
-                        "gold",
-                        "--length",
-                        "16",
-                        "--eval-lengths",
-                        "16",
-                        "--eval-spans",
-                        "2",
-                        "--steps",
-                        "2",
-                        "--batch",
-                        "2",
-                        "--seeds",
-                        "0",
-                        "--model",
-                        put_tiny_model(folder_),
-                        "--threads",
-                        "1",
-                        "--out",
-                        folder_ / "two"});
+  const Ran made =
+      run(tiny_comparison("sipe(t5, mode=oracle, start=random, beta_init=0.8); sipe(t5, start=random, beta_init=0.8)",
+                          "two", {"--parser", folder_ / "causal", "--parser", "gold"}));
   ASSERT_EQ(made.code, 0) << made;
   std::string oracle, incremental;
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "two/runs"))

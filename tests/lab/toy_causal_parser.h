@@ -20,7 +20,7 @@ inline const std::string& toy_causal_parser() {
     sizes.lstm = 24;
     sizes.hidden = 32;
     syntax::NativeTraining training;
-    training.epochs = 4;
+    training.epochs = 8;
     training.batch_words = 150;
     training.learning_rate = 1e-2;
     training.folder = folder / "causal";

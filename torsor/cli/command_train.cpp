@@ -145,13 +145,7 @@ void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t l
   document.tokens.copy(0, ids.size(), ids.data());
   TokenBatch batch;
   batch.tokens = at::tensor(ids, at::kLong).view({1, count});
-  FeedRow row;
-  row.place = FeedRow::Place{&corpus, {0, 0}, 0, ids.size()};
-  for (std::size_t t = 0; t < ids.size() && corpus.tokenizer == "bytes"; ++t) {
-    row.text += static_cast<char>(ids[t]);
-    row.tokens.push_back({t, t + 1});
-  }
-  batch.named = feed_rows(feed, loaded.model.encoding(), {row}, count);
+  batch.named = feed_rows(feed, loaded.model.encoding(), {window_row(corpus, {0, 0}, ids.size())}, count);
   const at::ScalarType dtype = dtype_named(arguments.dtype);
   const at::Tensor logits = loaded.model.logits(loaded.model.hidden(batch, nullptr, dtype), dtype).squeeze(0);
   save_tensors(arguments.dump, {{"tokens", batch.tokens.squeeze(0)}, {"logits", logits.to(at::kFloat)}});

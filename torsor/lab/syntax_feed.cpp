@@ -56,6 +56,19 @@ std::vector<std::string> gate_lines(const Json& account) {
   return lines;
 }
 
+FeedRow window_row(const Corpus& corpus, const Window& window, std::size_t count) {
+  FeedRow row;
+  row.place = FeedRow::Place{&corpus, window, 0, count};
+  if (corpus.tokenizer != "bytes") return row;
+  std::vector<std::int64_t> bytes(count);
+  corpus.documents.at(window.document).tokens.copy(window.begin, count, bytes.data());
+  for (std::size_t t = 0; t < count; ++t) {
+    row.text += static_cast<char>(bytes[t]);
+    row.tokens.push_back({t, t + 1});
+  }
+  return row;
+}
+
 NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const std::vector<FeedRow>& rows,
                        std::int64_t tokens) {
   const std::vector<std::string> names = encoding.inputs();
@@ -79,18 +92,7 @@ NamedTensors feed_windows(const SyntaxFeed* feed, const Encoding& encoding, cons
   if (encoding.inputs().empty()) return {};
   const std::size_t count = batch.length + (targets ? 1 : 0);
   std::vector<FeedRow> rows;
-  for (std::size_t r = 0; r < batch.rows; ++r) {
-    FeedRow row;
-    row.place = FeedRow::Place{&corpus, batch.windows[r], 0, count};
-    if (corpus.tokenizer == "bytes") {
-      const std::int64_t* tokens = batch.tokens.data() + r * (batch.length + 1);
-      for (std::size_t t = 0; t < count; ++t) {
-        row.text += static_cast<char>(tokens[t]);
-        row.tokens.push_back({t, t + 1});
-      }
-    }
-    rows.push_back(std::move(row));
-  }
+  for (const Window& window : batch.windows) rows.push_back(window_row(corpus, window, count));
   return feed_rows(feed, encoding, rows, static_cast<std::int64_t>(count));
 }
 

@@ -102,6 +102,9 @@ std::vector<std::string> gate_lines(const Json& account);
 /// Makes the feed of a comparison from its data, which outlive it.
 using SyntaxFeedFactory = std::function<std::shared_ptr<const SyntaxFeed>(const LmData& data)>;
 
+/// The row of `count` tokens of a corpus from a place on. Where tokens are bytes it has their text.
+FeedRow window_row(const Corpus& corpus, const Window& window, std::size_t count);
+
 /// The inputs of rows, checked: every declared one is there in the right shape. Empty for an encoding that declares
 /// none, whoever feeds. Throws UsageError when an encoding declares some and nobody feeds.
 NamedTensors feed_rows(const SyntaxFeed* feed, const Encoding& encoding, const std::vector<FeedRow>& rows,

@@ -47,19 +47,6 @@ TuneStart start_of(const TuneBase& base, const TunedModel& tuned, const at::Tens
   return start;
 }
 
-Json adapter_to_json(const AdapterPlan& plan) {
-  Json json;
-  json["train"] = plan.train;
-  json["encoding"] = plan.encoding;
-  if (plan.trains("lora")) {
-    json["rank"] = plan.lora.rank;
-    json["alpha"] = plan.lora.alpha;
-    json["modules"] = plan.lora.modules;
-  }
-  json["with"] = plan.with;
-  return json;
-}
-
 }  // namespace
 
 RunPlan TunePlan::default_run() {

@@ -215,10 +215,7 @@ std::string weights_sha256(const std::string& folder) {
   return sha256_hex(MappedFile(folder + "/model.safetensors").bytes());
 }
 
-namespace {
-
-/// What the tensors of an adapter mean. It stands in adapter.json for people, and beside the tensors themselves.
-Json plan_json(const AdapterPlan& plan) {
+Json adapter_to_json(const AdapterPlan& plan) {
   Json json;
   json["train"] = plan.train;
   json["encoding"] = plan.encoding;
@@ -231,15 +228,13 @@ Json plan_json(const AdapterPlan& plan) {
   return json;
 }
 
-}  // namespace
-
 void save_adapter(const std::string& folder, const TunedModel& tuned, const AdapterBase& base, const Json& run) {
   make_directories(folder);
   const std::string path = folder + "/adapter.safetensors";
   std::map<std::string, at::Tensor> tensors;
   for (const auto* list : {&tuned.trained, &tuned.drawn})
     for (const ModelParameter& parameter : *list) tensors[parameter.name] = parameter.tensor.detach();
-  save_tensors(path, tensors, {{"format", "pt"}, {"plan", plan_json(tuned.plan).dump()}});
+  save_tensors(path, tensors, {{"format", "pt"}, {"plan", adapter_to_json(tuned.plan).dump()}});
   const AdapterPlan& plan = tuned.plan;
   Json json;
   json["format"] = kFormat;
@@ -248,7 +243,7 @@ void save_adapter(const std::string& folder, const TunedModel& tuned, const Adap
   const fs::path relative = fs::relative(base.folder, folder, no_common_root);
   json["base"]["path"] = relative.empty() ? base.folder : relative.generic_string();
   json["base"]["weights_sha256"] = base.weights_sha256;
-  json.update(plan_json(plan));
+  json.update(adapter_to_json(plan));
   json["tokenizer"] = base.tokenizer;
   json["trained_parameters"] = tuned.trained_count();
   json["tensors_sha256"] = sha256_hex(MappedFile(path).bytes());
@@ -344,7 +339,7 @@ LoadedAdapter load_adapter(const std::string& folder, const std::string& given) 
     const auto meant = file.metadata.find("plan");
     if (meant == file.metadata.end()) throw Error(str(tensors, ": does not say what it was trained as"));
     if (const std::string difference =
-            first_difference(plan_json(record.plan), parse_json(meant->second, tensors + ": plan"));
+            first_difference(adapter_to_json(record.plan), parse_json(meant->second, tensors + ": plan"));
         !difference.empty())
       throw Error(str(path, ": not what ", tensors, " was trained as: ", difference));
     LoadedAdapter loaded{make_tuned(base.model, record.plan, 0),

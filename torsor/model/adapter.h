@@ -29,6 +29,10 @@ struct AdapterPlan {
   bool trains(const std::string& part) const;  ///< "lora", "positions", "embeddings", "norms"
 };
 
+/// What the tensors of an adapter mean; stands in adapter.json for people, beside the tensors themselves, and in
+/// results.
+Json adapter_to_json(const AdapterPlan& plan);
+
 /// The plan with its encoding filled in and in canonical form. Throws UsageError for an unknown word, a plan that
 /// trains nothing, a "tape" that is not one, and an encoding that tape(...) cannot wrap.
 AdapterPlan complete_plan(AdapterPlan plan, const ModelConfig& base);
