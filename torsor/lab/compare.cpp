@@ -121,46 +121,40 @@ class Comparison {
     json["status"] = "ok";
     json["reason"] = "";
     reset_peak_memory();
-    try {
-      RunControl run;
-      run.folder = folder;
-      run.save_every = kSaveEvery;
-      run.resume = true;
-      run.stop = control_.stop;
-      const std::string label = plan_.seeds.size() > 1 ? str(encoding, " seed ", seed) : encoding;
-      std::optional<Progress::Options> progress;
-      if (control_.progress) progress.emplace(control_.progress(label));
-      run.progress = progress ? &*progress : nullptr;
-      if (control_.on_message)
-        run.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
-      watch_run(encoding, seed, folder, work, run, watch);
-      const RunResult result = train_run(plan, work.training(plan), run);
-      json["parameters"] = result.model.parameter_count();
-      json["train"] = train_to_json(result.train);
-      json["peak_memory_bytes"] = nullptr;
-      json["decode_tokens_per_second"] = nullptr;
-      json["eval"] = Json::array();
-      const auto stop = [&] { return stopped(control_); };
-      for (const std::int64_t length : plan_.eval_lengths)
-        json["eval"].push_back(work.evaluate(result.model, length, dtype, stop));
-      for (Json& one : work.evaluate_more(result.model, dtype, stop)) json["eval"].push_back(std::move(one));
-      const double speed = decode_speed(result.model, work, window_, dtype);
-      if (speed > 0) json["decode_tokens_per_second"] = speed;
-      if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
-      json["effect"] = effect_of(result.model, work_->inputs_of(plan_.eval_lengths.back()));
-      if (Json syntax = work.account(result.model.encoding()); !syntax.is_null()) json["syntax"] = std::move(syntax);
-    } catch (const Interrupted&) {
-      throw Interrupted(str("stopped; go on with --resume --out ", control_.folder));
-    } catch (const UsageError&) {
-      throw;
-    } catch (const GateStop& stop) {
-      tell(json, give_up(json, "stopped", stop.what()));
-      if (Json syntax = work.account(*encoding_of(encoding)); !syntax.is_null()) json["syntax"] = std::move(syntax);
-    } catch (const Refusal& refusal) {
-      tell(json, give_up(json, "refused", refusal.what()));
-    } catch (const std::exception& error) {
-      tell(json, give_up(json, "failed", error.what()));
-    }
+    attempt(json, control_.folder, control_.on_message, [&] {
+      try {
+        RunControl run;
+        run.folder = folder;
+        run.save_every = kSaveEvery;
+        run.resume = true;
+        run.stop = control_.stop;
+        const std::string label = plan_.seeds.size() > 1 ? str(encoding, " seed ", seed) : encoding;
+        std::optional<Progress::Options> progress;
+        if (control_.progress) progress.emplace(control_.progress(label));
+        run.progress = progress ? &*progress : nullptr;
+        if (control_.on_message)
+          run.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
+        watch_run(encoding, seed, folder, work, run, watch);
+        const RunResult result = train_run(plan, work.training(plan), run);
+        json["parameters"] = result.model.parameter_count();
+        json["train"] = train_to_json(result.train);
+        json["peak_memory_bytes"] = nullptr;
+        json["decode_tokens_per_second"] = nullptr;
+        json["eval"] = Json::array();
+        const auto stop = [&] { return stopped(control_); };
+        for (const std::int64_t length : plan_.eval_lengths)
+          json["eval"].push_back(work.evaluate(result.model, length, dtype, stop));
+        for (Json& one : work.evaluate_more(result.model, dtype, stop)) json["eval"].push_back(std::move(one));
+        const double speed = decode_speed(result.model, work, window_, dtype);
+        if (speed > 0) json["decode_tokens_per_second"] = speed;
+        if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
+        json["effect"] = effect_of(result.model, work_->inputs_of(plan_.eval_lengths.back()));
+        if (Json syntax = work.account(result.model.encoding()); !syntax.is_null()) json["syntax"] = std::move(syntax);
+      } catch (const GateStop& stop) {
+        tell_outcome(json, give_up(json, "stopped", stop.what()), control_.on_message);
+        if (Json syntax = work.account(*encoding_of(encoding)); !syntax.is_null()) json["syntax"] = std::move(syntax);
+      }
+    });
     if (watch) json["perplexity_gate"] = watch->to_json();
     if (const std::string why = why_not_watched(encoding); !why.empty())
       json["perplexity_gate"] = {
@@ -236,12 +230,6 @@ class Comparison {
     };
   }
 
-  void tell(const Json& json, const std::string& reason) const {
-    if (control_.on_message)
-      control_.on_message(str(json.at("encoding").get<std::string>(), " seed ", json.at("seed"), " ",
-                              json.at("status").get<std::string>(), ": ", reason));
-  }
-
   Json document() const {
     Json json;
     json["format"] = kFormat;
@@ -276,13 +264,14 @@ class Comparison {
 
 }  // namespace
 
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
 std::pair<std::string, std::string> split_control(const std::string& encoding) {
   const std::size_t at = encoding.find('@');
   if (at == std::string::npos) return {encoding, ""};
-  const auto trimmed = [](const std::string& text) {
-    const std::size_t first = text.find_first_not_of(' ');
-    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
-  };
   const std::string control = trimmed(encoding.substr(at + 1));
   if (syntax::control_named(control) == syntax::Control::kNone)
     throw UsageError(str("'", encoding, "': 'none' is no control"));

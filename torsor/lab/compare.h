@@ -45,6 +45,9 @@ struct ComparePlan {
   bool gate_warn_only = false;  ///< the gate warns and stops nothing
 };
 
+/// Without the spaces at both ends.
+std::string trimmed(const std::string& text);
+
 /// "E @ shuffled" -> ("E", "shuffled"); without a control ("E", "").
 std::pair<std::string, std::string> split_control(const std::string& encoding);
 

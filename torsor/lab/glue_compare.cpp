@@ -142,7 +142,7 @@ class GlueComparison {
     }
     Json json = {{"encoding", encoding}, {"seed", seed}, {"status", "ok"}, {"reason", ""}};
     reset_peak_memory();
-    try {
+    attempt(json, control_.folder, control_.on_message, [&] {
       EncoderPlan plan = plan_.encoder;
       plan.run.encoding = encoding;
       plan.run.seed = seed;
@@ -161,15 +161,7 @@ class GlueComparison {
       if (feed_)
         if (Json syntax = feed_->account(pretrained.encoder.encoding()); !syntax.is_null())
           json["syntax"] = std::move(syntax);
-    } catch (const Interrupted&) {
-      throw interrupted();
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Refusal& refusal) {
-      tell(json, give_up(json, "refused", refusal.what()));
-    } catch (const std::exception& error) {
-      tell(json, give_up(json, "failed", error.what()));
-    }
+    });
     make_directories(folder);
     folder_->record(folder, json);
     json.erase("effect");
@@ -208,12 +200,6 @@ class GlueComparison {
     entry["score"] = counted > 0 ? sum / static_cast<double>(counted) : all / static_cast<double>(tasks_.size());
     entry["complete"] = own && glue_mean(members).complete;
     return entry;
-  }
-
-  void tell(const Json& run, const std::string& reason) const {
-    if (control_.on_message)
-      control_.on_message(str(run.at("encoding").get<std::string>(), " seed ", run.at("seed"), " ",
-                              run.at("status").get<std::string>(), ": ", reason));
   }
 
   Json results() const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "torsor/base/hash.h"
+#include "torsor/encoding/encoding.h"
 #include "torsor/train/snapshot.h"
 
 namespace torsor {
@@ -119,6 +120,28 @@ std::string give_up(Json& run, const char* status, const std::string& message) {
   run["eval"] = Json::array();
   run["effect"] = Json();
   return reason;
+}
+
+void tell_outcome(const Json& run, const std::string& reason,
+                  const std::function<void(const std::string&)>& on_message) {
+  if (on_message)
+    on_message(str(run.at("encoding").get<std::string>(), " seed ", run.at("seed"), " ",
+                   run.at("status").get<std::string>(), ": ", reason));
+}
+
+void attempt(Json& run, const std::string& folder, const std::function<void(const std::string&)>& on_message,
+             const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Interrupted&) {
+    throw Interrupted(str("stopped; go on with --resume --out ", folder));
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Refusal& refusal) {
+    tell_outcome(run, give_up(run, "refused", refusal.what()), on_message);
+  } catch (const std::exception& error) {
+    tell_outcome(run, give_up(run, "failed", error.what()), on_message);
+  }
 }
 
 }  // namespace torsor

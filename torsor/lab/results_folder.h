@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -43,5 +44,14 @@ Json train_to_json(const TrainResult& train);
 /// Turns what there is of a run's record into that of one without results; `status` is "refused" or "failed". Returns
 /// the reason: the first line of `message`.
 std::string give_up(Json& run, const char* status, const std::string& message);
+
+/// Tells people how a run ended that gave up.
+void tell_outcome(const Json& run, const std::string& reason,
+                  const std::function<void(const std::string&)>& on_message);
+
+/// Runs `body`, which fills in a run's record. What it refuses or fails at becomes the record's status and is told.
+/// Throws Interrupted, saying how to go on with the comparison in `folder`, and UsageError as it comes.
+void attempt(Json& run, const std::string& folder, const std::function<void(const std::string&)>& on_message,
+             const std::function<void()>& body);
 
 }  // namespace torsor

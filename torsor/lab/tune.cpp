@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "torsor/base/file.h"
+#include "torsor/lab/compare.h"
 #include "torsor/lab/effects.h"
 #include "torsor/lab/evaluate.h"
 #include "torsor/lab/machine.h"
@@ -204,12 +205,6 @@ Json base_to_json(const AdapterBase& base) {
   return {{"weights_sha256", base.weights_sha256}, {"encoding", base.config.encoding}};
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
-
 TuneMethod parse_method(const std::string& text, const AdapterPlan& shared, const ModelConfig& base) {
   const std::size_t colon = text.find(':');
   const std::string word = trimmed(text.substr(0, colon));
@@ -308,18 +303,10 @@ class TuneComparison {
     } else {
       json = run_json(method.label, seed);
       reset_peak_memory();
-      try {
+      attempt(json, control_.folder, control_.on_message, [&] {
         method.trained ? tune(method, seed, folder, json) : judge(method, json);
         if (const std::int64_t memory = peak_memory(); memory > 0 && method.trained) json["peak_memory_bytes"] = memory;
-      } catch (const Interrupted&) {
-        throw interrupted();
-      } catch (const UsageError&) {
-        throw;
-      } catch (const Refusal& refusal) {
-        tell(json, give_up(json, "refused", refusal.what()));
-      } catch (const std::exception& error) {
-        tell(json, give_up(json, "failed", error.what()));
-      }
+      });
       make_directories(folder);
       folder_->record(folder, json);
     }
@@ -354,12 +341,6 @@ class TuneComparison {
          evaluate_lengths(model, data_.valid, plan_.evaluation, dtype_named(plan_.run.dtype),
                           [this] { return stopped(); }));
     json["effect"] = effect_named(json.at("encoding"), model, plan_.evaluation.lengths.back());
-  }
-
-  void tell(const Json& run, const std::string& reason) const {
-    if (control_.on_message)
-      control_.on_message(str(run.at("encoding").get<std::string>(), " seed ", run.at("seed"), " ",
-                              run.at("status").get<std::string>(), ": ", reason));
   }
 
   Json results() const { return document_of(config_, runs_, effects_); }
