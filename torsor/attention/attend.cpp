@@ -301,7 +301,9 @@ Attended run_core(const CoreInput& input, Path path) {
 
 Attended ask_and_run(const Encoding& encoding, const Question& question, const at::Tensor& moved_keys,
                      const at::Tensor& values, const AttendOptions& options) {
-  Attended attended = run_core(ask_for_core(encoding, question, moved_keys, values, options), options.path);
+  const CoreInput input = ask_for_core(encoding, question, moved_keys, values, options);
+  if (options.look) options.look(input);
+  Attended attended = run_core(input, options.path);
   if (!attended.averages.defined()) return attended;
   const at::Tensor added = encoding.after_attention(question, attended.averages);
   if (!added.defined()) return attended;

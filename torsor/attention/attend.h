@@ -43,6 +43,8 @@ struct AttendOptions {
   NamedTensors named;                  ///< per-token inputs that the encoding declares, (B, Tk, ...)
   /// Applied to q and k after the encoding's moves (QK-norm after rotation, decisions.md 2); unset = nothing.
   std::function<at::Tensor(const at::Tensor&, Role)> after_moves;
+  /// Shown what the encoding answered, before the core runs; unset = nobody looks.
+  std::function<void(const CoreInput&)> look;
   std::int64_t layer = 0;
   std::int64_t layers = 1;
   bool need_lse = false;

@@ -442,6 +442,39 @@ Attended reference_attention(const CoreInput& input, const ReferenceLimits& limi
   return result;
 }
 
+std::optional<double> mean_factor_effect(const CoreInput& input, std::int64_t most_queries) {
+  const at::NoGradGuard no_gradient;
+  Block block;
+  block.queries = std::min({most_queries, reference_block(input), input.q.size(2)});
+  block.first_query = input.q.size(2) - block.queries;
+  block.keys = input.k.size(2);
+  block.query_positions = input.query_positions.narrow(1, block.first_query, block.queries);
+  block.key_positions = input.key_positions;
+  block.visible = visible_pairs(input, block.first_query, block.queries, 0, block.keys);
+  block.dtype = at::kDouble;
+  block.group = input.q.size(1) / input.k.size(1);
+  double sum = 0, pairs = 0;
+  for (const BiasForm& bias : input.biases) {
+    const FactorForm* form = std::get_if<FactorForm>(&bias.form);
+    if (const StretchForm* stretch = std::get_if<StretchForm>(&bias.form)) form = stretch->factor.get();
+    if (form == nullptr) continue;
+    // Times a form that is one everywhere it is F itself.
+    const auto ones = [&](std::int64_t tokens) {
+      return at::ones({1, bias.heads.size(), tokens, 1}, block.query_positions.options());
+    };
+    FactorForm alone = *form;
+    alone.base =
+        std::make_shared<BiasForm>(BiasForm{bias.heads, ProductForm{ones(input.q.size(2)), ones(input.k.size(2))}});
+    const at::Tensor effect = evaluate_form(BiasForm{bias.heads, std::move(alone)}, block).sub(1).abs();
+    const at::Tensor seen = block.visible.expand(
+        {std::max(effect.size(0), block.visible.size(0)), bias.heads.size(), block.queries, block.keys});
+    sum += at::where(seen, effect, at::zeros({}, effect.options())).sum().item<double>();
+    pairs += seen.sum().item<double>();
+  }
+  if (pairs == 0) return std::nullopt;
+  return sum / pairs;
+}
+
 bool plain_attention_applies(const CoreInput& input) {
   const Mask& mask = input.mask;
   return input.biases.empty() && input.decays.empty() && input.logit_scales.empty() && !input.carried &&

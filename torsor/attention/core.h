@@ -75,6 +75,11 @@ Attended reference_attention(const CoreInput& input, const ReferenceLimits& limi
 /// does.
 std::optional<Attended> fused_attention(const CoreInput& input);
 
+/// The mean of |F - 1| over heads and visible pairs, F being the factors by which forms of the call multiply other
+/// forms (or stretch angles); of the last `most_queries` queries of every row, since it costs a number a pair. Nothing
+/// where the call has no factor, or no pair is visible.
+std::optional<double> mean_factor_effect(const CoreInput& input, std::int64_t most_queries = 64);
+
 /// True when libtorch's scaled_dot_product_attention computes exactly this call: no bias, no decay, no factor a query,
 /// nothing carried, nothing masked beyond causal order of square shapes, and every number finite (it carries NaN of a
 /// value to queries that do not see it, and loses NaN of a query on the way).

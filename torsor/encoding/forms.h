@@ -212,15 +212,15 @@ struct FactorForm {
   Kind kind = Kind::Tag;
   Shape shape = Shape::Linear;  ///< for Product and Network
   std::shared_ptr<const BiasForm> base;
-  at::Tensor left;                    ///< (B, H|1, Tq, tags or R)
-  at::Tensor right;                   ///< (B, H|1, Tk, R) for all but Tag and Pairs
-  at::Tensor tag;                     ///< (B, Tk) int64, -1 where there is none; for Tag
-  at::Tensor beta;                    ///< (H) for Tanh, Product and Network; undefined = 1 (not for Tanh)
-  double bound = 2;                   ///< for Exp
-  at::Tensor weight, level;           ///< (R), (1) for Network
-  at::Tensor pair_start;              ///< (B * Tq + 1) int64: query i of row b has the pairs [b Tq + i], for Pairs
-  at::Tensor pair_key;                ///< (pairs) int64: their keys, each once a query
-  at::Tensor pair_value;              ///< (pairs)
+  at::Tensor left;           ///< (B, H|1, Tq, tags or R)
+  at::Tensor right;          ///< (B, H|1, Tk, R) for all but Tag and Pairs
+  at::Tensor tag;            ///< (B, Tk) int64, -1 where there is none; for Tag
+  at::Tensor beta;           ///< (H) for Tanh, Product and Network; undefined = 1 (not for Tanh)
+  double bound = 2;          ///< for Exp
+  at::Tensor weight, level;  ///< (R), (1) for Network
+  at::Tensor pair_start;     ///< (B, Tq + 1) int64: query i of row b has the pairs from [b, i] to [b, i + 1], for Pairs
+  at::Tensor pair_key;       ///< (pairs) int64: their keys, each once a query
+  at::Tensor pair_value;     ///< (pairs)
   at::Tensor group_query, group_key;  ///< (B, T) int64, -1 = none; undefined = all tokens are of one group
 };
 

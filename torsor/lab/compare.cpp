@@ -201,18 +201,21 @@ class Comparison {
       return of != nullptr && *of == label;
     });
     if (base == nullptr && !is_base) return;
+    const std::int64_t length =
+        std::find(plan_.eval_lengths.begin(), plan_.eval_lengths.end(), plan_.run.length) == plan_.eval_lengths.end()
+            ? plan_.eval_lengths.front()
+            : plan_.run.length;
     if (base != nullptr) {
       PerplexityWatch::Options options;
       options.warmup_steps = plan_.run.warmup_steps;
       options.warn_only = plan_.gate_warn_only;
       options.on_message = run.on_message;
       options.account = [&work](const Encoding& encoding) { return work.account(encoding); };
+      options.factors = [&work, length, dtype = dtype_named(plan_.run.dtype)](const Decoder& model) {
+        return work.factor_effects(model, length, dtype);
+      };
       watch.emplace(*base, WatchRecord(folder_->run_folder(*base, seed)), std::move(options));
     }
-    const std::int64_t length =
-        std::find(plan_.eval_lengths.begin(), plan_.eval_lengths.end(), plan_.run.length) == plan_.eval_lengths.end()
-            ? plan_.eval_lengths.front()
-            : plan_.run.length;
     auto record = std::make_shared<std::optional<WatchRecord>>();
     run.on_step = [this, record, folder, length, &work, &watch](const Decoder& model, const StepReport& report) {
       if (!*record) {

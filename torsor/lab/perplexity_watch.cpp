@@ -70,6 +70,17 @@ std::string coupling_sizes(const Decoder& model) {
   return "";
 }
 
+/// "; mean |F - 1| by layer 0.1 - 0.2", with a dash for a layer that has no factor; empty where none has one.
+std::string factor_sizes(const std::vector<std::optional<double>>& effects) {
+  std::string text;
+  bool any = false;
+  for (const std::optional<double>& effect : effects) {
+    any = any || effect.has_value();
+    text += effect ? " " + number(*effect) : " -";
+  }
+  return any ? "; mean |F - 1| by layer" + text : "";
+}
+
 }  // namespace
 
 std::string without_syntax(const std::string& expression) {
@@ -219,6 +230,7 @@ std::string PerplexityWatch::reasons(const WatchedFigure& figure, const WatchedF
         text += str(" (UAS ", number(one.at("uas").get<double>()), ", ", one.at("verdict").get<std::string>(), ")");
   }
   if (const std::string sizes = coupling_sizes(model); !sizes.empty()) text += "; " + sizes;
+  if (options_.factors) text += factor_sizes(options_.factors(model));
   if (account.is_object()) {
     if (account.at("coverage").is_number())
       text += str("; coverage ", number(100 * account.at("coverage").get<double>()), " %");

@@ -70,12 +70,15 @@ class PerplexityWatch {
     std::function<void(const std::string&)> on_message;
     /// {"domains", "coverage", ...} of SyntaxFeed::account, for the reasons of a stop.
     std::function<Json(const Encoding&)> account;
+    /// The mean of |F - 1| by layer (Workload::factor_effects), for the same.
+    std::function<std::vector<std::optional<double>>(const Decoder&)> factors;
   };
 
   PerplexityWatch(std::string base, WatchRecord base_record, Options options);
 
-  /// Takes the newest figure of the run. Throws GateStop with the rise, the worst domains, the sizes of the coupling by
-  /// layer, the coverage and the remedies. What cannot be judged is told once and not watched any further.
+  /// Takes the newest figure of the run. Throws GateStop with the rise, the worst domains, the sizes of the coupling
+  /// and the mean |F - 1| by layer, the coverage and the remedies. What cannot be judged is told once and not watched
+  /// any further.
   void observe(const WatchedFigure& figure, const Decoder& model);
   /// The same for figures of an earlier process, which stopped nothing and tell nothing.
   void replay(const WatchedFigure& figure);

@@ -1,5 +1,7 @@
 #include "torsor/lab/workload.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -58,6 +60,28 @@ class TextWorkload : public Workload {
     if (feed_ && !encoding.inputs().empty()) feed_->check(encoding, data_.other_texts || has_sentences());
   }
   Json account(const Encoding& encoding) const override { return feed_ ? feed_->account(encoding) : Json(nullptr); }
+
+  std::vector<std::optional<double>> factor_effects(const Decoder& model, std::int64_t length,
+                                                    at::ScalarType dtype) const override {
+    if (!feed_) return {};
+    constexpr std::size_t kTokens = 2048;  // enough for a mean, little beside an evaluation
+    const std::vector<Window> all = evaluation_.windows(static_cast<std::size_t>(length));
+    const std::size_t rows = std::clamp<std::size_t>(kTokens / static_cast<std::size_t>(length), 1, all.size());
+    std::vector<Window> windows;
+    for (std::size_t row = 0; row < rows; ++row) windows.push_back(all[row * all.size() / rows]);
+    const at::NoGradGuard no_gradient;
+    const Batch batch = gather(data_.valid, windows, static_cast<std::size_t>(length));
+    TokenBatch tokens;
+    tokens.tokens =
+        at::tensor(batch.tokens, at::kLong).view({static_cast<std::int64_t>(rows), length + 1}).narrow(1, 0, length);
+    tokens.named = feed_windows(feed_.get(), model.encoding(), data_.valid, batch);
+    std::vector<std::optional<double>> effects(static_cast<std::size_t>(model.config().layers));
+    tokens.look = [&](std::int64_t layer, const CoreInput& input) {
+      effects[static_cast<std::size_t>(layer)] = mean_factor_effect(input);
+    };
+    model.hidden(tokens, nullptr, dtype);
+    return effects;
+  }
 
   std::vector<std::string> window_domains(std::int64_t length) const override {
     const std::map<std::string, std::string> known =

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,12 @@ class Workload {
   virtual void check(const Encoding& /*encoding*/) const {}
   /// What results.json says of an encoding's syntax (SyntaxFeed::account); null where nothing is fed.
   virtual Json account(const Encoding& /*encoding*/) const { return nullptr; }
+  /// How far the factors of each layer (mean_factor_effect) are from one on some windows of a length; empty where
+  /// nothing is fed.
+  virtual std::vector<std::optional<double>> factor_effects(const Decoder& /*model*/, std::int64_t /*length*/,
+                                                            at::ScalarType /*dtype*/) const {
+    return {};
+  }
   /// The domain of each window that evaluate() scores at a length, "" where it has none; empty where no text has one.
   virtual std::vector<std::string> window_domains(std::int64_t /*length*/) const { return {}; }
   /// Up to `most` tokens that decoding can begin with; at least one.

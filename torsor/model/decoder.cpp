@@ -153,8 +153,10 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     if (beside.defined()) beside = beside.to(h.scalar_type());
   }
   options.state = batch.state;
-  for (std::int64_t index = 0; index < config_.layers; ++index)
+  for (std::int64_t index = 0; index < config_.layers; ++index) {
+    if (batch.look) options.look = [&batch, index](const CoreInput& input) { batch.look(index, input); };
     block(index, h, options, batch.counts, cache, dtype, index == 0 ? beside : at::Tensor());
+  }
   return rms_norm(h, final_norm_, config_.norm_eps);
 }
 

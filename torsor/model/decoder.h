@@ -29,6 +29,8 @@ struct TokenBatch {
   at::Tensor counts;     ///< (B) int64: tokens of each row that exist (with a cache only); undefined = all
   at::Tensor state;      ///< position state that enters the first layer (Question::state); undefined = of the positions
   NamedTensors named;    ///< (B, T, ...) each: the per-token inputs that the encoding declares (Encoding::inputs)
+  /// Shown what each layer's encoding answered, before its attention runs; unset = nobody looks.
+  std::function<void(std::int64_t layer, const CoreInput&)> look = {};
 };
 
 class Decoder {
