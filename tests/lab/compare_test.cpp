@@ -21,6 +21,7 @@ using testing::message_of;
 using testing::slurp;
 using testing::StepWatch;
 using testing::TestFolder;
+using testing::timeless;
 using testing::tiny_plan;
 using testing::tiny_text;
 
@@ -47,16 +48,6 @@ class LabCompare : public ::testing::Test {
   TestFolder folder_;
   ComparePlan plan_;
 };
-
-/// The document without what may differ from one time to the next.
-Json timeless(Json document) {
-  document.erase("machine");
-  for (Json& run : document["runs"]) {
-    for (const char* key : {"peak_memory_bytes", "decode_tokens_per_second"}) run.erase(key);
-    for (const char* key : {"seconds", "tokens_per_second"}) run["train"].erase(key);
-  }
-  return document;
-}
 
 const Json& run_of(const Json& document, const std::string& encoding, int seed) {
   for (const Json& run : document.at("runs"))

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 
 #include "tests/base/test_folder.h"
@@ -361,6 +362,46 @@ TEST_F(Gates, AComparisonIsWatchedAndToldOf) {
   for (const char* part : {"worst domains", "mean |F - 1| by layer "})
     EXPECT_TRUE(contains(stopped.at("runs")[1].at("reason").get<std::string>(), part));
   EXPECT_EQ(stopped.at("runs")[1].at("perplexity_gate").at("status"), "stopped");
+}
+
+TEST_F(Gates, AWatchedRunGoesOnAsIfNothingHadHappened) {
+  ComparePlan plan;
+  plan.encodings = {"alibi", "sipe(alibi)"};
+  plan.parses = sources("");
+  plan.data.text = {treebank("train.conllu", 4)};
+  plan.data.valid = {treebank("valid.conllu", 5)};
+  plan.run = testing::tiny_plan();
+  plan.run.steps = 5;
+  plan.eval_lengths = {16};
+  plan.seeds = {0};
+  plan.gate_every = 2;
+  CompareControl whole;
+  whole.folder = folder_ / "whole";
+  const Json undisturbed = run_compare(plan, whole);
+  ASSERT_EQ(undisturbed.at("runs")[1].at("perplexity_gate").at("evaluations").size(), 2u);
+
+  std::atomic<bool> stop = false;
+  CompareControl parts;
+  parts.folder = folder_ / "parts";
+  parts.resume = true;
+  parts.stop = &stop;
+  testing::StepWatch watch([&](int steps) { stop = steps == 1; });
+  parts.progress = [&](const std::string&) { return watch.options(); };
+  int stops = 0;
+  for (; stops < 20; ++stops) {
+    stop = false;
+    try {
+      run_compare(plan, parts);
+      break;
+    } catch (const Interrupted&) {
+    }
+  }
+  EXPECT_GE(stops, 8);
+  const auto comparable = [](Json document) {
+    for (Json& run : document["runs"]) run.erase("syntax");  // counts documents that one process read
+    return testing::timeless(document);
+  };
+  EXPECT_TRUE(comparable(read_json(parts.folder + "/results.json")) == comparable(undisturbed));
 }
 
 TEST_F(Gates, CheckpointsKnowTheirEmbedder) {

@@ -66,6 +66,16 @@ inline RunPlan tiny_plan(const std::string& encoding = "none") {
   return plan;
 }
 
+/// A results.json without what may differ from one time to the next.
+inline Json timeless(Json document) {
+  document.erase("machine");
+  for (Json& run : document["runs"]) {
+    for (const char* key : {"peak_memory_bytes", "decode_tokens_per_second"}) run.erase(key);
+    for (const char* key : {"seconds", "tokens_per_second"}) run["train"].erase(key);
+  }
+  return document;
+}
+
 /// A reporter that writes nowhere visible and calls `seen` with the number of reports so far, once a finished step.
 class StepWatch {
  public:

@@ -20,6 +20,7 @@ using testing::message_of;
 using testing::slurp;
 using testing::StepWatch;
 using testing::TestFolder;
+using testing::timeless;
 using testing::tiny_plan;
 using testing::tiny_text;
 
@@ -203,16 +204,6 @@ class LabTuneCompare : public LabTune {
     TuneCompareControl control;
     control.folder = folder_ / name;
     return control;
-  }
-
-  /// Without what may differ from one time to the next.
-  static Json timeless(Json document) {
-    document.erase("machine");
-    for (Json& run : document["runs"]) {
-      run.erase("peak_memory_bytes");
-      for (const char* key : {"seconds", "tokens_per_second"}) run["train"].erase(key);
-    }
-    return document;
   }
 
   TuneComparePlan plan_;
