@@ -37,6 +37,7 @@ Corpus corpus_of_sizes(const std::vector<std::size_t>& sizes) {
     const Corpus one = text_corpus(std::string(sizes[d], static_cast<char>('a' + d % 26)), "d" + std::to_string(d));
     corpus.tokenizer = one.tokenizer;
     corpus.vocabulary_size = one.vocabulary_size;
+    corpus.reader = one.reader;
     corpus.documents.push_back(one.documents.front());
   }
   return corpus;
@@ -170,7 +171,7 @@ TEST(LoadText, KeepsEveryByte) {
 TEST(LoadText, OtherTokenizersKeepTheSizeOfTheText) {
   const TemporaryFolder folder;
   folder.write("a.txt", "abcde");
-  const Corpus corpus = load_text({folder.path()}, PairTokenizer());
+  const Corpus corpus = tokenized(load_text({folder.path()}), std::make_shared<PairTokenizer>());
   EXPECT_EQ(corpus.tokenizer, "pairs");
   EXPECT_EQ(corpus.token_count(), 2U);
   EXPECT_EQ(corpus.text_bytes(), 5U);
@@ -178,7 +179,7 @@ TEST(LoadText, OtherTokenizersKeepTheSizeOfTheText) {
   EXPECT_EQ(corpus.documents[0].tokens[1], 'c' * 256U + 'd');
   // One byte makes no pair, so there is nothing to learn from.
   folder.write("a.txt", "a");
-  EXPECT_THROW(load_text({folder.path()}, PairTokenizer()), Error);
+  EXPECT_THROW(tokenized(load_text({folder.path()}), std::make_shared<PairTokenizer>()), Error);
 }
 
 TEST(CorpusHash, IsTheDigestOfTheDigests) {

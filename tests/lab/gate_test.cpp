@@ -402,6 +402,31 @@ TEST_F(Gates, AWatchedRunGoesOnAsIfNothingHadHappened) {
     return testing::timeless(document);
   };
   EXPECT_TRUE(comparable(read_json(parts.folder + "/results.json")) == comparable(undisturbed));
+
+  // Killed between the last step and the record of the run: the gate's history is not lost.
+  const auto kill = [&] {
+    std::filesystem::remove(whole.folder + "/results.json");
+    for (const auto& entry : std::filesystem::directory_iterator(whole.folder + "/runs"))
+      std::filesystem::remove(entry.path() / "result.json");
+  };
+  kill();
+  whole.resume = true;
+  EXPECT_TRUE(comparable(run_compare(plan, whole)) == comparable(undisturbed));
+  // Nor what it had found at the last of them.
+  kill();
+  whole.on_results = [&](const Json& results) {
+    if (results.at("runs").size() != 1) return;
+    for (const auto& entry : std::filesystem::directory_iterator(whole.folder + "/runs"))
+      if (!std::filesystem::exists(entry.path() / "result.json")) {
+        WatchRecord record(entry.path());
+        WatchedFigure last = record.figures().back();
+        last.perplexity = *last.perplexity * 2;
+        record.add(last);
+      }
+  };
+  const Json stopped = run_compare(plan, whole);
+  EXPECT_EQ(stopped.at("runs")[1].at("status"), "stopped");
+  EXPECT_EQ(stopped.at("runs")[1].at("perplexity_gate").at("evaluations").size(), 2u);
 }
 
 TEST_F(Gates, CheckpointsKnowTheirEmbedder) {

@@ -278,6 +278,33 @@ TEST_F(ParsedFeed, RefusesWhatDoesNotGoTogether) {
   EXPECT_THROW(make_parsed_feed({.parsers = {"nowhere"}}, true, {}), UsageError);
 }
 
+TEST_F(ParsedFeed, WhatAParserFailedAtIsToldAndNotKept) {
+  const TestFolder folder;
+  LmData data;
+  data.train = text_corpus("One two three .\n\nFour five bad six .\n\nSeven eight .\n", "text");
+  Batch batch;
+  batch.rows = 1;
+  batch.length = 50;
+  batch.windows = {{0, 0}};
+  const auto oracle = encoding("sipe(t5, mode=oracle)");
+  const auto tags_with = [&](const std::string& faults, std::vector<std::string>& told) {
+    const ParseSources sources{.parsers = {str("process:", TORSOR_FAKE_PARSER, faults)}, .cache = folder / "parses"};
+    const auto feed = make_parsed_feed(sources, true, {}, [&](const std::string& line) { told.push_back(line); });
+    return feed_windows(feed.get(), *oracle, data.train, batch).at(kSyntaxTags).ne(0).any(2);
+  };
+  std::vector<std::string> failing, sound;
+  const at::Tensor some = tags_with(" error-on:bad", failing);
+  EXPECT_FALSE(some.narrow(1, 17, 20).any().item<bool>());  // "Four ... six ."
+  EXPECT_TRUE(some.narrow(1, 0, 15).any().item<bool>());
+  EXPECT_EQ(std::count_if(failing.begin(), failing.end(),
+                          [](const std::string& line) { return contains(line, "could not be parsed"); }),
+            1);
+  EXPECT_FALSE(std::filesystem::exists(folder / "parses"));
+  const at::Tensor all = tags_with("", sound);
+  EXPECT_TRUE(all.narrow(1, 17, 20).any().item<bool>());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "parses"), {}), 1);
+}
+
 TEST_F(ParsedFeed, ParsesAreKeptInFiles) {
   const TestFolder folder;
   const std::string causal = causal_parser();
@@ -320,9 +347,21 @@ TEST_F(ParsedFeed, ParsesAreKeptInFiles) {
   EXPECT_TRUE(found->backend.prefix_safe);
   EXPECT_FALSE(store.find(parse.text_sha256, "q", parse.mode).has_value());
   EXPECT_FALSE(store.find(parse.text_sha256, "p", syntax::ParseMode::kOracle).has_value());
+  // Another parser's file under this one's name, and every file of which a byte is another, are as good as none.
+  const std::string path = std::filesystem::directory_iterator(folder / "store")->path();
+  const std::string sound = read_file(path);
+  store.put(parse, "q");
   for (const auto& entry : std::filesystem::directory_iterator(folder / "store"))
-    write_file_atomic(entry.path(), "junk");
+    if (entry.path() != path) write_file_atomic(path, read_file(entry.path()));
   EXPECT_FALSE(store.find(parse.text_sha256, "p", parse.mode).has_value());
+  for (std::size_t at = 0; at < sound.size(); ++at) {
+    std::string damaged = sound;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write_file_atomic(path, damaged);
+    EXPECT_FALSE(store.find(parse.text_sha256, "p", parse.mode).has_value()) << at;
+  }
+  write_file_atomic(path, sound);
+  EXPECT_TRUE(store.find(parse.text_sha256, "p", parse.mode).has_value());
 }
 
 }  // namespace

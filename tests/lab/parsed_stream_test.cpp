@@ -129,7 +129,7 @@ TEST_F(ParsedStream, GeneratesWhatFullPassesSay) {
     const Rows prompts = {ids_of("the old king sees the cat. the b"), ids_of("a dog"), ids_of("the boy \xE4\xBD")};
     GreedyOptions options;
     options.max_tokens = 24;
-    options.inputs = byte_inputs(feed->stream(model.encoding()));
+    options.inputs = stream_inputs(feed->stream(model.encoding()), std::make_shared<ByteTokenizer>());
     std::vector<std::string> earlier;
     const Generated found = generate_greedy(model, prompts, options);
     std::int64_t tagged = 0;
@@ -140,7 +140,7 @@ TEST_F(ParsedStream, GeneratesWhatFullPassesSay) {
         const auto stream = feed->stream(model.encoding());
         TokenBatch batch;
         batch.tokens = at::tensor(row, at::kLong).unsqueeze(0);
-        batch.named = byte_inputs(std::shared_ptr<SyntaxStream>(feed->stream(model.encoding())))({row}, {0});
+        batch.named = stream_inputs(feed->stream(model.encoding()), std::make_shared<ByteTokenizer>())({row}, {0});
         tagged += batch.named.at(kSyntaxTags).count_nonzero().item<std::int64_t>();
         const at::Tensor logits = model.logits(model.hidden(batch))[0][-1];
         const auto best = logits.argmax().item<std::int64_t>();
@@ -163,7 +163,7 @@ TEST_F(ParsedStream, RefusesWhatChangesAsATextGrows) {
   const auto gold = make_parsed_feed({.parsers = {"gold"}}, true, {});
   EXPECT_THROW(gold->stream(*encoding("sipe(t5)"))->read(0, {"a"}), UsageError);
   // Rows only grow, and tokens are bytes.
-  const auto inputs = byte_inputs(std::shared_ptr<SyntaxStream>(feed->stream(*encoding("sipe(t5)"))));
+  const auto inputs = stream_inputs(feed->stream(*encoding("sipe(t5)")), std::make_shared<ByteTokenizer>());
   inputs({ids_of("abc")}, {0});
   EXPECT_THROW(inputs({ids_of("ab")}, {0}), Error);
   EXPECT_THROW(inputs({{97, 98, 99, 300}}, {3}), Error);

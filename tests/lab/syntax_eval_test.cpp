@@ -241,7 +241,7 @@ TEST_F(LabSyntax, WhatLeaksIsNoPerplexity) {
   const EvaluationPlan plan = evaluation_windows(corpus, {16}, 4);
   const LmEvaluation alone = evaluate_lm(Decoder(headless, 3), corpus, plan, 16, at::kFloat, {}, &feed);
   EXPECT_TRUE(alone.leaks);
-  const Json json = evaluation_to_json(alone, true);
+  const Json json = evaluation_to_json(alone);
   EXPECT_TRUE(json.at("perplexity").is_null());
   EXPECT_TRUE(json.at("loss").is_null());
   EXPECT_TRUE(json.at("bits_per_byte").is_null());
@@ -286,7 +286,7 @@ TEST_F(LabSyntax, TheJointBoundPaysForEveryTag) {
     EXPECT_NEAR(*joint.joint * static_cast<double>(targets.size()), sum + static_cast<double>(unpaid) * std::log(18),
                 1e-3);
     EXPECT_GT(*joint.joint, joint.loss);
-    const Json json = evaluation_to_json(joint, true);
+    const Json json = evaluation_to_json(joint);
     EXPECT_NEAR(json.at("joint_ppl").get<double>(), std::exp(*joint.joint), 1e-9);
     EXPECT_TRUE(contains(json.at("reason"), "joint_ppl"));
   }
@@ -383,7 +383,7 @@ TEST_F(LabSyntax, WordsAreCountedBesideTokens) {
   std::size_t words = 0;
   for (std::size_t t = 1; t <= plan.target_count(); ++t) words += text[t - 1] == ' ' && text[t] != ' ' ? 1 : 0;
   EXPECT_EQ(one.words, words);
-  const Json json = evaluation_to_json(one, true);
+  const Json json = evaluation_to_json(one);
   EXPECT_NEAR(std::log(json.at("word_ppl").get<double>()),
               one.loss * static_cast<double>(plan.target_count()) / static_cast<double>(words), 1e-9);
 }

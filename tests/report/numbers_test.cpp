@@ -106,6 +106,11 @@ TEST(ReportNumbers, ShortenKeepsBothEndsAndWholeCharacters) {
   EXPECT_LE(display_width(wide), 5u);
 }
 
+TEST(ReportNumbers, NamesThatWouldLookAlikeStayWhole) {
+  EXPECT_EQ(shorten_apart({"abcdefghij", "abxxxxxxij", "klmnopqrst", "abcdefghij", "k"}, 5),
+            (std::vector<std::string>{"abcdefghij", "abxxxxxxij", "kl\u2026st", "abcdefghij", "k"}));
+}
+
 TEST(ReportNumbers, OneLineHasNoControlCharacters) {
   EXPECT_EQ(one_line("a\nb\x1b[31m\tc"), "a b [31m c");
   EXPECT_EQ(one_line("\xff!"), "\ufffd!");

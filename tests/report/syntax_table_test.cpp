@@ -46,7 +46,8 @@ Json document() {
        {"low", 79.0},
        {"high", 81.5},
        {"las", 75.0},
-       {"words", 900}},
+       {"words", 900},
+       {"threshold", 85}},
       {{"domain", "chat"}, {"verdict", "unverified"}, {"fed", true}, {"uas", nullptr}, {"words", nullptr}}};
   asked["perplexity_gate"] = {{"status", "warned"}, {"rise", 0.0123}, {"evaluations", Json::array()}};
   plain["syntax"] = syntax_of("oracle", "not asked");
@@ -70,8 +71,9 @@ TEST(SyntaxTable, TellsWhereSyntaxCameFrom) {
   EXPECT_EQ(table.rows[2][8], "not asked");
   ASSERT_EQ(table.domains.size(), 3u);
   EXPECT_EQ(table.domains[1], (std::vector<std::string>{"sipe(alibi)", "email", "80.2", "79.0 to 81.5", "75.0", "900",
-                                                        "fail: no syntax"}));
-  EXPECT_EQ(table.domains[2][6], "unverified");
+                                                        "above 85.0", "fail: no syntax"}));
+  EXPECT_EQ(table.domains[2][6], "-");
+  EXPECT_EQ(table.domains[2][7], "unverified");
   std::string notes;
   for (const std::string& note : table.notes) notes += note + "\n";
   for (const char* part : {"cond_ppl", "more than one sentence in a hundred", "chat: it was allowed unverified",

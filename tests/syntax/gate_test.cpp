@@ -111,6 +111,43 @@ TEST(Gate, ReportsSurviveJson) {
   EXPECT_TRUE(contains(table, "fail")) << table;
 }
 
+TEST(Gate, EditedReportsAreRefused) {
+  const std::vector<Sentence> gold = chains("answers", 200);
+  SpoilingParser parser(gold, 3);
+  const Json report = gate_to_json(run_gate(parser, gold, {.tokens = true}));
+  ASSERT_EQ(report.at("domains")[0].at("verdict"), "fail");
+  const auto refused = [&](const std::string& key, const Json& value, const std::string& part) {
+    Json edited = report;
+    edited["domains"][0][key] = value;
+    const std::string message = message_of<Error>([&] { gate_from_json(edited, "gate"); });
+    EXPECT_TRUE(contains(message, part)) << key << ": " << message;
+  };
+  refused("verdict", "pass", "threshold");
+  refused("verdict", "insufficient", "the least that are judged");
+  refused("verdict", "fine", "a verdict is");
+  refused("words", 499, "the least that are judged");
+  refused("uas", -5, "0 to 100");
+  refused("high", 2000, "0 to 100");
+  refused("low", 100, "an interval");
+  Json twice = report;
+  twice["domains"].push_back(report.at("domains")[0]);
+  EXPECT_TRUE(contains(message_of<Error>([&] { gate_from_json(twice, "gate"); }), "twice"));
+}
+
+TEST(Gate, SentencesWithoutAGenreAreOfTheirFile) {
+  const std::vector<Sentence> gold = chains("none", 6);
+  SpoilingParser parser(gold, 3);
+  GateOptions options{.tokens = true};
+  options.of_sentence = {"a", "a", "b", "b", "b", "b"};
+  const GateReport report = run_gate(parser, gold, options);
+  ASSERT_EQ(report.domains.size(), 2u);
+  EXPECT_EQ(report.domains[0].domain, "a");
+  EXPECT_EQ(report.domains[0].sentences, 2u);
+  EXPECT_EQ(report.domains[1].sentences, 4u);
+  options.of_sentence.pop_back();
+  EXPECT_THROW(run_gate(parser, gold, options), Error);
+}
+
 TEST(Gate, DomainsComeFromTheSentenceIds) {
   const auto named = [](const std::string& id) {
     Sentence sentence;

@@ -74,6 +74,7 @@ void check_fit(const CompareArguments& arguments) {
   refuse(!arguments.data.text.empty(), "--text", "--task lm and syntax");
   refuse(!arguments.data.valid.empty(), "--valid", "--task lm and syntax");
   refuse(!arguments.data.tokens.empty(), "--tokens", "--task lm");
+  refuse(!arguments.data.tokenizer.empty(), "--tokenizer", "--task lm and syntax");
   refuse(arguments.eval_spans >= 0, "--eval-spans", "--task lm and syntax");
 }
 
@@ -109,6 +110,7 @@ GlueComparePlan glue_plan_of(const CompareArguments& arguments, const CommonOpti
     if (given) throw UsageError(str(option, " does not go with --task glue"));
   };
   refuse(!arguments.data.tokens.empty(), "--tokens");
+  refuse(!arguments.data.tokenizer.empty(), "--tokenizer");
   refuse(!arguments.eval_lengths.empty(), "--eval-lengths");
   refuse(arguments.eval_spans >= 0, "--eval-spans");
   refuse(arguments.problems > 0, "--problems");
@@ -194,38 +196,17 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   CompareControl control;
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
-      for (const char* planned : {"--encodings",
-                                  "--grid",
-                                  "--task",
-                                  "--text",
-                                  "--valid",
-                                  "--tokens",
-                                  "--token-bytes",
-                                  "--length",
-                                  "--eval-lengths",
-                                  "--seeds",
-                                  "--steps",
-                                  "--batch",
-                                  "--learning-rate",
-                                  "--eval-spans",
-                                  "--problems",
-                                  "--profile",
-                                  "--model",
-                                  "--dtype",
-                                  "--suites",
-                                  "--suite-items",
-                                  "--blimp",
-                                  "--separator",
-                                  "--sg-final-period",
-                                  "--parser",
-                                  "--parses",
-                                  "--arcs",
-                                  "--gate",
-                                  "--domain",
-                                  "--allow-unverified-domain",
-                                  "--strict-gate",
-                                  "--gate-every",
-                                  "--gate-warn-only"})
+      for (const char* planned : {"--encodings",    "--grid",          "--task",
+                                  "--text",         "--valid",         "--tokens",
+                                  "--tokenizer",    "--token-bytes",   "--length",
+                                  "--eval-lengths", "--seeds",         "--steps",
+                                  "--batch",        "--learning-rate", "--eval-spans",
+                                  "--problems",     "--profile",       "--model",
+                                  "--dtype",        "--suites",        "--suite-items",
+                                  "--blimp",        "--separator",     "--sg-final-period",
+                                  "--parser",       "--parses",        "--arcs",
+                                  "--gate",         "--domain",        "--allow-unverified-domain",
+                                  "--strict-gate",  "--gate-every",    "--gate-warn-only"})
         if (option->count() > 0 && option->check_name(planned))
           throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
     const Json earlier = read_json(arguments.from);
@@ -279,6 +260,8 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--valid", arguments->data.valid,
                       "files or folders to evaluate on; left out: a part of the text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
+  command->add_option("--tokenizer", arguments->data.tokenizer,
+                      "a byte-level BPE: tokenizer.json, or a folder with it; left out: a token is a byte");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   command->add_option("--length", arguments->length, "training length: tokens, or digits of an addend")

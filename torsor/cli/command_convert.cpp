@@ -45,7 +45,7 @@ int run_convert(const ConvertArguments& arguments, const CommonOptions& common) 
   const ModelConfig& after = converted.model.config();
   if (const std::string obstacle = hugging_face_obstacle(after); arguments.to == "hf" && !obstacle.empty())
     throw Refusal("Hugging Face has no architecture for this model: " + obstacle);
-  save_checkpoint(common.out, converted.model, loaded.tokenizer, loaded.embedder);
+  save_checkpoint(common.out, converted.model, loaded.tokenizer, loaded.embedder, loaded.reader);
   const LogitsDifference& difference = converted.difference;
   if (common.json) {
     Json json;

@@ -94,15 +94,15 @@ int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& c
     throw UsageError("--suites and --suite-items are for --task syntax");
   const LoadedModel loaded =
       load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
-  if (loaded.tokenizer != "bytes")
-    throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', not bytes"));
+  if (!loaded.reader) throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', no text"));
   const ModelConfig& config = loaded.model.config();
   const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, {}, "", common);
   require_embedder(loaded.model.encoding(), loaded.embedder, feed ? feed->embedder() : std::string(),
                    arguments.checkpoint);
   check_feed(feed.get(), loaded.model.encoding(), true, common);
-  const SentenceOptions options{plan.separator, plan.final_period, dtype_named(arguments.dtype), feed.get(),
-                                [] { return stop_requested.load(); }};
+  const SentenceOptions options{
+      plan.separator, plan.final_period, dtype_named(arguments.dtype), feed.get(), [] { return stop_requested.load(); },
+      loaded.reader};
   Json json;
   json["checkpoint"] = arguments.checkpoint;
   json["encoding"] = config.encoding;

@@ -29,8 +29,11 @@ int run_syntax_gate(const SyntaxGateArguments& arguments, const CommonOptions& c
     throw Error(str("'", common.out, "' exists; replace it with --force"));
   GateOptions options = arguments.options;
   options.seed = common.seed;
-  const std::vector<Sentence> gold = read_treebank(arguments.files);
-  if (!arguments.domain_given) options.domain = std::filesystem::path(arguments.files.front()).stem().string();
+  std::vector<Sentence> gold;
+  for (const std::string& file : arguments.files) {
+    for (Sentence& sentence : read_treebank({file})) gold.push_back(std::move(sentence));
+    if (!arguments.domain_given) options.of_sentence.resize(gold.size(), std::filesystem::path(file).stem().string());
+  }
   if (gold.empty()) throw Error(str(arguments.files.front(), ": the gold files hold no sentence"));
   stops_at_once = true;
   const std::unique_ptr<Parser> parser = make_parser(arguments.parser, arguments.choice);

@@ -68,8 +68,8 @@ int run_syntax_parse(SyntaxParseArguments arguments, const CommonOptions& common
     if (!one.parsed && unparsed++ == 0) first_reason = one.reason;
     Sentence sentence = one.sentence;
     words += sentence.size();
-    // A sentence without words cannot stand in the format; it is counted as unparsed.
-    if (sentence.words.empty()) continue;
+    fill_words(sentence);
+    if (sentence.words.empty()) continue;  // nothing but white space
     if (!one.parsed) sentence.comments.push_back("# unparsed = " + quote(one.reason, 120));
     conllu += conllu_text(sentence);
   }

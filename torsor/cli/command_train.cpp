@@ -63,6 +63,7 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
     const Json file = read_json(arguments.model);
     if (is_encoder(file)) {
       if (!arguments.data.tokens.empty()) throw UsageError("an encoder is trained on text, not on --tokens");
+      if (!arguments.data.tokenizer.empty()) throw UsageError("an encoder reads bytes and takes no --tokenizer");
       encoder.emplace();
       encoder->encoder = encoder_from_json(file, arguments.model);
     } else {
@@ -233,13 +234,13 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
     throw Error(str("'", arguments.dump, "' exists; replace it with --force"));
   const LoadedModel loaded =
       load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
-  const bool bytes = arguments.tokens.empty();
+  const bool text = arguments.tokens.empty();
   const ModelConfig& config = loaded.model.config();
-  if (bytes && loaded.tokenizer != "bytes")
-    throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', not bytes; give --tokens"));
+  if (text && !loaded.reader)
+    throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', no text; give --tokens"));
   TextData data;
-  if (bytes)
-    data = load_texts(arguments.text);
+  if (text)
+    data = load_texts(arguments.text, loaded.reader);
   else
     data.corpus = load_tokens(arguments.tokens, static_cast<std::size_t>(arguments.token_bytes),
                               static_cast<std::uint32_t>(config.vocabulary_size));
@@ -264,12 +265,13 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   json["tokens"] = plan.target_count();
   json["eval"] = Json::array();
   if (!common.json)
-    std::cout << config.encoding << " on " << plan.target_count() << (bytes ? " bytes" : " tokens") << "\n";
+    std::cout << config.encoding << " on " << plan.target_count() << (corpus.of_bytes() ? " bytes" : " tokens") << "\n";
   for (const std::int64_t length : lengths) {
     const LmEvaluation one = evaluate_lm(
         loaded.model, corpus, plan, length, dtype_named(arguments.dtype), [] { return stop_requested.load(); },
         feed.get());
-    json["eval"].push_back(evaluation_to_json(one, bytes));
+    json["eval"].push_back(evaluation_to_json(one));
+    const Json bits = json["eval"].back().value("bits_per_byte", Json(nullptr));
     if (common.json) continue;
     std::cout << std::setw(8) << length << "  ";
     if (one.refused)
@@ -280,7 +282,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
                 << "  no perplexity: the tags tell of later words\n";
     else
       std::cout << "loss " << std::setprecision(6) << one.loss << "  perplexity " << std::exp(one.loss)
-                << (bytes ? str("  bits/byte ", one.loss / std::numbers::ln2) : "") << "\n";
+                << (bits.is_number() ? str("  bits/byte ", bits.get<double>()) : "") << "\n";
   }
   if (feed)
     if (Json account = feed->account(loaded.model.encoding()); !account.is_null()) json["syntax"] = std::move(account);
@@ -297,6 +299,8 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--encoding", arguments->encoding, "the expression")->required();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders to train on; left out: generated text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
+  command->add_option("--tokenizer", arguments->data.tokenizer,
+                      "a byte-level BPE: tokenizer.json, or a folder with it; left out: a token is a byte");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   add_feed_options(command, arguments->feed);

@@ -70,7 +70,7 @@ int run_merge(const TuneArguments& arguments, const CommonOptions& common) {
   if (!common.force && (present(out, "config.json") || present(out, "model.safetensors")))
     throw Error(str("'", out, "' already holds a checkpoint; give another --out or replace it with --force"));
   const Decoder merged = adapter.tuned.merged();
-  save_checkpoint(out, merged, adapter.base.tokenizer, adapter.base.embedder);
+  save_checkpoint(out, merged, adapter.base.tokenizer, adapter.base.embedder, adapter.base.reader);
   if (common.json) {
     const Json json = {{"adapter", arguments.merge},
                        {"out", out},
@@ -162,7 +162,8 @@ int run_one(const TuneArguments& arguments, const CommonOptions& common) {
   const TuneEvaluation& evaluation = arguments.evaluation;
   const bool judged = !evaluation.lengths.empty();
   const LmData data =
-      load_data(arguments.data, judged ? std::max(plan.run.length, evaluation.lengths.back()) : plan.run.length);
+      load_data(arguments.data, judged ? std::max(plan.run.length, evaluation.lengths.back()) : plan.run.length,
+                base.origin.reader);
   say(common, data.description);
   const auto stop = [] { return stop_requested.load(); };
   RunControl control;

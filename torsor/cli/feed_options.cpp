@@ -41,6 +41,13 @@ ParseSources sources_of(const FeedArguments& arguments) {
   sources.arcs = arguments.arcs;
   sources.cache = arguments.cache;
   sources.gate = arguments.gate;
+  const GateSettings& gate = arguments.gate;
+  if (!gate.reports.empty() && sources.empty()) throw UsageError("--gate goes with --parser");
+  if (gate.reports.empty() && (!gate.domain.empty() || gate.allow_unverified || gate.strict))
+    throw UsageError(str(!gate.domain.empty()    ? "--domain"
+                         : gate.allow_unverified ? "--allow-unverified-domain"
+                                                 : "--strict-gate",
+                         " goes with --gate"));
   return sources;
 }
 
@@ -53,10 +60,7 @@ void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_tex
 std::shared_ptr<const SyntaxFeed> feed_of(const FeedArguments& arguments, bool causal, GoldParses gold,
                                           TextDomains domains, const std::string& cache, const CommonOptions& common) {
   ParseSources sources = sources_of(arguments);
-  if (sources.empty()) {
-    if (!sources.gate.reports.empty()) throw UsageError("--gate goes with --parser");
-    return nullptr;
-  }
+  if (sources.empty()) return nullptr;
   if (sources.cache.empty()) sources.cache = cache;
   return make_parsed_feed(
       sources, causal, std::move(gold), [&common](const std::string& line) { say(common, line); }, std::move(domains),

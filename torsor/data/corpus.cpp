@@ -41,7 +41,22 @@ Corpus empty_corpus(const Corpus& like) {
   Corpus corpus;
   corpus.tokenizer = like.tokenizer;
   corpus.vocabulary_size = like.vocabulary_size;
+  corpus.reader = like.reader;
   return corpus;
+}
+
+Corpus corpus_of(std::shared_ptr<const Tokenizer> reader) {
+  Corpus corpus;
+  corpus.tokenizer = reader->name();
+  corpus.vocabulary_size = reader->vocabulary_size();
+  corpus.reader = std::move(reader);
+  return corpus;
+}
+
+std::string text_of(const TokenArray& tokens, const Tokenizer& reader) {
+  std::vector<TokenId> ids(tokens.size());
+  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = tokens[t];
+  return reader.decode(ids);
 }
 
 bool is_continuation(TokenId byte) { return (byte & 0xC0U) == 0x80U; }
@@ -74,15 +89,12 @@ std::size_t tail_begin(const Document& document, double fraction, bool bytes) {
   return cut;
 }
 
-Document cut_document(const Document& document, std::size_t begin, std::size_t count, const char* part) {
+Document cut_document(const Document& document, const Tokenizer* reader, std::size_t begin, std::size_t count,
+                      const char* part) {
   Document result;
   result.name = document.name + part;
   result.tokens = document.tokens.slice(begin, count);
-  // Exact for bytes; for other tokenizers the share of the text is what the share of the tokens suggests.
-  const double share = static_cast<double>(count) / static_cast<double>(document.tokens.size());
-  result.text_bytes = document.tokens.width() == 1 && document.text_bytes == document.tokens.size()
-                          ? count
-                          : static_cast<std::size_t>(std::llround(share * static_cast<double>(document.text_bytes)));
+  result.text_bytes = reader == nullptr ? 0 : text_of(result.tokens, *reader).size();
   return result;
 }
 
@@ -137,6 +149,13 @@ std::string_view TokenArray::bytes() const {
   return std::string_view(*storage_).substr(offset_, count_ * width_);
 }
 
+std::string Corpus::text(std::size_t document) const {
+  const TokenArray& tokens = documents.at(document).tokens;
+  if (of_bytes()) return std::string(tokens.bytes());
+  if (!reader) throw Error(str("text: the ids of ", documents.at(document).name, " are of no known tokenizer"));
+  return text_of(tokens, *reader);
+}
+
 std::size_t Corpus::token_count() const {
   std::size_t total = 0;
   for (const Document& document : documents) total += document.tokens.size();
@@ -177,24 +196,15 @@ std::vector<std::string> find_texts(const std::vector<std::string>& paths) {
   return files;
 }
 
-Corpus load_text(const std::vector<std::string>& paths) { return load_text(paths, ByteTokenizer()); }
-
-Corpus load_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer) {
+Corpus load_text(const std::vector<std::string>& paths) {
   if (paths.empty()) throw UsageError("text: expected at least one path");
-  Corpus corpus;
-  corpus.tokenizer = tokenizer.name();
-  corpus.vocabulary_size = tokenizer.vocabulary_size();
-  // A text already is its own byte ids: taking it as it stands saves four times its size while loading.
-  const bool bytes = dynamic_cast<const ByteTokenizer*>(&tokenizer) != nullptr;
+  Corpus corpus = corpus_of(std::make_shared<ByteTokenizer>());
   for (const std::string& path : find_texts(paths)) {
     std::string text = read_file(path);
     if (text.empty()) continue;
-    Document document;
-    document.name = path;
-    document.text_bytes = text.size();
-    document.tokens =
-        bytes ? TokenArray(std::move(text), 1) : TokenArray::pack(tokenizer.encode(text), tokenizer.vocabulary_size());
-    if (!document.tokens.empty()) corpus.documents.push_back(std::move(document));
+    // A text already is its own byte ids.
+    const std::size_t size = text.size();
+    corpus.documents.push_back({path, TokenArray(std::move(text), 1), size});
   }
   if (corpus.documents.empty()) {
     throw Error(str("text: expected text, found only empty files in ", paths.front(),
@@ -205,11 +215,25 @@ Corpus load_text(const std::vector<std::string>& paths, const Tokenizer& tokeniz
 
 Corpus text_corpus(std::string text, const std::string& name) {
   if (text.empty()) throw Error(str("text: expected text, got nothing in ", name));
-  Corpus corpus;
-  corpus.tokenizer = ByteTokenizer().name();
-  corpus.vocabulary_size = ByteTokenizer().vocabulary_size();
+  Corpus corpus = corpus_of(std::make_shared<ByteTokenizer>());
   const std::size_t size = text.size();
   corpus.documents.push_back({name, TokenArray(std::move(text), 1), size});
+  return corpus;
+}
+
+Corpus tokenized(const Corpus& bytes, std::shared_ptr<const Tokenizer> reader) {
+  if (!bytes.of_bytes())
+    throw Error(str("text: expected bytes to turn into tokens, got ids of '", bytes.tokenizer, "'"));
+  Corpus corpus = corpus_of(std::move(reader));
+  for (const Document& document : bytes.documents) {
+    Document one;
+    one.name = document.name;
+    one.text_bytes = document.text_bytes;
+    one.tokens = TokenArray::pack(corpus.reader->encode(document.tokens.bytes()), corpus.vocabulary_size);
+    if (!one.tokens.empty()) corpus.documents.push_back(std::move(one));
+  }
+  if (corpus.documents.empty())
+    throw Error(str("text: expected text, found none of which '", corpus.tokenizer, "' makes a token"));
   return corpus;
 }
 
@@ -298,9 +322,10 @@ Split split(const Corpus& corpus, double fraction, std::uint64_t seed, std::size
       result.train.documents.push_back(document);
       continue;
     }
-    const std::size_t cut = tail_begin(document, fraction, corpus.tokenizer == ByteTokenizer().name());
-    result.train.documents.push_back(cut_document(document, 0, cut, ""));
-    result.valid.documents.push_back(cut_document(document, cut, document.tokens.size() - cut, " (end)"));
+    const std::size_t cut = tail_begin(document, fraction, corpus.of_bytes());
+    result.train.documents.push_back(cut_document(document, corpus.reader.get(), 0, cut, ""));
+    result.valid.documents.push_back(
+        cut_document(document, corpus.reader.get(), cut, document.tokens.size() - cut, " (end)"));
   }
   return result;
 }

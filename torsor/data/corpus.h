@@ -56,9 +56,15 @@ struct Document {
 };
 
 struct Corpus {
-  std::string tokenizer;              // Tokenizer::name(), or "tokens" for a token file
-  std::uint32_t vocabulary_size = 0;  // every id is below it
-  std::vector<Document> documents;    // none of them empty
+  std::string tokenizer;                    // Tokenizer::name(), or "tokens" for a token file
+  std::uint32_t vocabulary_size = 0;        // every id is below it
+  std::vector<Document> documents;          // none of them empty
+  std::shared_ptr<const Tokenizer> reader;  // what the ids stand for; nothing for a token file
+
+  /// The bytes that a document's tokens stand for. Throws Error for a token file.
+  std::string text(std::size_t document) const;
+  /// Whether an id is a byte.
+  bool of_bytes() const { return tokenizer == ByteTokenizer().name(); }
 
   std::size_t token_count() const;
   std::size_t longest() const;     // tokens of the longest document; 0 without documents
@@ -79,7 +85,10 @@ std::vector<std::string> find_texts(const std::vector<std::string>& paths);
 /// Reads the files of find_texts, each a document, byte for byte (no newline or BOM is touched; bytes that are not
 /// UTF-8 are kept). Empty files are passed over; throws Error when all are empty, or one cannot be read.
 Corpus load_text(const std::vector<std::string>& paths);
-Corpus load_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer);
+
+/// A corpus of bytes in the ids of `reader`, document by document. One whose text becomes no token is left out; throws
+/// Error when all are.
+Corpus tokenized(const Corpus& bytes, std::shared_ptr<const Tokenizer> reader);
 
 /// A corpus of one document from text in memory, as bytes. Throws Error when it is empty.
 Corpus text_corpus(std::string text, const std::string& name);

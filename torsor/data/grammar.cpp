@@ -249,9 +249,10 @@ Corpus generate_corpus(std::size_t bytes, std::uint64_t seed) {
   Corpus corpus;
   for (GeneratedDocument& document : generate_documents(bytes, seed)) {
     Corpus one = text_corpus(std::move(document.text), str("generated ", corpus.documents.size() + 1));
-    corpus.tokenizer = one.tokenizer;
-    corpus.vocabulary_size = one.vocabulary_size;
-    corpus.documents.push_back(std::move(one.documents.front()));
+    if (corpus.documents.empty())
+      corpus = std::move(one);
+    else
+      corpus.documents.push_back(std::move(one.documents.front()));
   }
   return corpus;
 }

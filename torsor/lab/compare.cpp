@@ -39,7 +39,7 @@ double decode_speed(const Decoder& model, const Workload& work, std::int64_t win
   try {
     for (std::int64_t fresh = 0; fresh < kDecodedTokens; fresh += options.max_tokens) {
       // What it writes is parsed as it comes, which is part of the time.
-      if (!model.encoding().inputs().empty()) options.inputs = byte_inputs(work.stream(model.encoding()));
+      if (!model.encoding().inputs().empty()) options.inputs = work.streamed_inputs(model.encoding());
       seconds += generate_greedy(model, {prompt}, options).seconds;
       decoded += options.max_tokens - 1;  // the first token comes from the prompt's pass
     }
@@ -134,8 +134,10 @@ class Comparison {
         run.progress = progress ? &*progress : nullptr;
         if (control_.on_message)
           run.on_message = [&](const std::string& line) { control_.on_message(label + ": " + line); };
-        watch_run(encoding, seed, folder, work, run, watch);
+        const auto settle = watch_run(encoding, seed, folder, work, run, watch);
+        work.prepare(*encoding_of(encoding));
         const RunResult result = train_run(plan, work.training(plan), run);
+        settle(result.model);
         json["parameters"] = result.model.parameter_count();
         json["train"] = train_to_json(result.train);
         json["peak_memory_bytes"] = nullptr;
@@ -190,17 +192,18 @@ class Comparison {
   }
 
   /// Has both sides of the perplexity gate evaluated while they train: bases leave a record, runs with syntax are held
-  /// against it.
-  void watch_run(const std::string& label, std::uint64_t seed, const std::string& folder, const Workload& work,
-                 RunControl& run, std::optional<PerplexityWatch>& watch) const {
-    if (plan_.gate_every == 0 || !learns_from_text(plan_.task)) return;
+  /// against it. What is answered is called with the trained model.
+  std::function<void(const Decoder&)> watch_run(const std::string& label, std::uint64_t seed, const std::string& folder,
+                                                const Workload& work, RunControl& run,
+                                                std::optional<PerplexityWatch>& watch) const {
+    if (plan_.gate_every == 0 || !learns_from_text(plan_.task)) return [](const Decoder&) {};
     const bool reads = !encoding_of(label)->inputs().empty();
     const std::string* base = reads && split_control(label).second.empty() ? base_of(label) : nullptr;
     const bool is_base = std::any_of(plan_.encodings.begin(), plan_.encodings.end(), [&](const std::string& one) {
       const std::string* of = one == label || !split_control(one).second.empty() ? nullptr : base_of(one);
       return of != nullptr && *of == label;
     });
-    if (base == nullptr && !is_base) return;
+    if (base == nullptr && !is_base) return [](const Decoder&) {};
     const std::int64_t length =
         std::find(plan_.eval_lengths.begin(), plan_.eval_lengths.end(), plan_.run.length) == plan_.eval_lengths.end()
             ? plan_.eval_lengths.front()
@@ -230,6 +233,16 @@ class Comparison {
       const WatchedFigure figure = watched_figure(entry, report.step, work.window_domains(length));
       (*record)->add(figure);
       if (watch) watch->observe(figure, model);
+    };
+    return [record, folder, &watch](const Decoder& model) {
+      // No step was left to do: an earlier process did them all, and was killed before it could say how they went.
+      if (*record || !watch) return;
+      const std::vector<WatchedFigure> figures = WatchRecord(folder).figures();
+      for (const WatchedFigure& one : figures)
+        if (&one == &figures.back())
+          watch->observe(one, model);
+        else
+          watch->replay(one);
     };
   }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "torsor/base/hash.h"
+#include "torsor/data/bpe.h"
 #include "torsor/data/grammar.h"
 #include "torsor/syntax/conllu.h"
 #include "torsor/syntax/gate.h"
@@ -52,9 +53,10 @@ Corpus read_texts(const std::vector<std::string>& paths, std::vector<TreebankDoc
     if (!is_treebank(path)) continue;
     for (syntax::TreebankText& one : syntax::treebank_texts(syntax::read_conllu_file(path), path)) {
       Corpus text = text_corpus(one.text, str(path, ": ", one.doc_id));
-      corpus.tokenizer = text.tokenizer;
-      corpus.vocabulary_size = text.vocabulary_size;
-      corpus.documents.push_back(std::move(text.documents.front()));
+      if (corpus.documents.empty())
+        corpus = std::move(text);
+      else
+        corpus.documents.push_back(std::move(text.documents.front()));
       treebanks.push_back({std::move(one), std::filesystem::path(path).stem().string()});
     }
   }
@@ -107,16 +109,21 @@ std::map<std::string, std::string> domains_of(const std::vector<TreebankDocument
   return domains;
 }
 
+/// A corpus of bytes in the ids of a tokenizer; without one as it is.
+Corpus read_by(Corpus bytes, const std::shared_ptr<const Tokenizer>& reader) {
+  return reader && reader->name() != bytes.tokenizer ? tokenized(bytes, reader) : bytes;
+}
+
 bool any_plain(const std::vector<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [](const std::string& path) { return !is_treebank(path); });
 }
 
 }  // namespace
 
-TextData load_texts(const std::vector<std::string>& paths) {
+TextData load_texts(const std::vector<std::string>& paths, std::shared_ptr<const Tokenizer> reader) {
   const auto treebanks = std::make_shared<std::vector<TreebankDocument>>();
   TextData data;
-  data.corpus = read_texts(paths, *treebanks);
+  data.corpus = read_by(read_texts(paths, *treebanks), std::move(reader));
   data.other_texts = any_plain(paths);
   if (treebanks->empty()) return data;
   data.gold = [treebanks] { return gold_of(*treebanks); };
@@ -124,11 +131,14 @@ TextData load_texts(const std::vector<std::string>& paths) {
   return data;
 }
 
-LmData load_data(const DataSource& source, std::int64_t longest) {
+LmData load_data(const DataSource& source, std::int64_t longest, std::shared_ptr<const Tokenizer> reader) {
   if (!source.tokens.empty() && !source.text.empty())
     throw UsageError("give either text or a file of tokens, not both");
   if (source.text.empty() && !source.valid.empty()) throw UsageError("validation text was given without training text");
+  if (!source.tokens.empty() && !source.tokenizer.empty())
+    throw UsageError("a tokenizer is for text, and a file of tokens was given");
   LmData data;
+  if (!reader && !source.tokenizer.empty()) reader = BpeTokenizer::load(source.tokenizer);
   const auto treebanks = std::make_shared<std::vector<TreebankDocument>>();
   if (source.text.empty() && source.tokens.empty())
     data.gold = [bytes = static_cast<std::size_t>(source.generated_bytes), seed = source.generated_seed] {
@@ -140,13 +150,14 @@ LmData load_data(const DataSource& source, std::int64_t longest) {
     data.other_texts = any_plain(source.text) || any_plain(source.valid);
   }
   if (!source.text.empty() && !source.valid.empty()) {
-    data.train = read_texts(source.text, *treebanks);
-    data.valid = read_texts(source.valid, *treebanks);
+    data.train = read_by(read_texts(source.text, *treebanks), reader);
+    data.valid = read_by(read_texts(source.valid, *treebanks), reader);
   } else {
-    Corpus whole = !source.tokens.empty() ? load_tokens(source.tokens, static_cast<std::size_t>(source.token_bytes))
-                   : !source.text.empty()
-                       ? read_texts(source.text, *treebanks)
-                       : generate_corpus(static_cast<std::size_t>(source.generated_bytes), source.generated_seed);
+    Corpus whole =
+        !source.tokens.empty() ? load_tokens(source.tokens, static_cast<std::size_t>(source.token_bytes))
+        : !source.text.empty()
+            ? read_by(read_texts(source.text, *treebanks), reader)
+            : read_by(generate_corpus(static_cast<std::size_t>(source.generated_bytes), source.generated_seed), reader);
     Split parts = split(whole, kValidFraction, kSplitSeed, static_cast<std::size_t>(longest) + 1);
     data.train = std::move(parts.train);
     data.valid = std::move(parts.valid);
@@ -154,14 +165,16 @@ LmData load_data(const DataSource& source, std::int64_t longest) {
       data.train.vocabulary_size = data.valid.vocabulary_size;
   }
   data.sha256 = sha256_hex(data.train.sha256() + data.valid.sha256());
-  const bool bytes = data.train.tokenizer == "bytes";
+  const bool text = data.train.reader != nullptr;
   const auto amount = [&](const Corpus& corpus) {
-    return bytes ? size_text(corpus.token_count()) : str(corpus.token_count(), " tokens");
+    if (!text) return str(corpus.token_count(), " tokens");
+    const std::string size = size_text(corpus.text_bytes());
+    return corpus.of_bytes() ? size : str(size, " (", corpus.token_count(), " tokens)");
   };
   const std::size_t count = data.train.documents.size();
   data.description = str(amount(data.train),
                          source.text.empty() && source.tokens.empty() ? " of generated text"
-                         : bytes                                      ? " of text"
+                         : text                                       ? " of text"
                                                                       : "",
                          " in ", count, count == 1 ? " document" : " documents", ", validation ", amount(data.valid),
                          " in ", data.valid.documents.size());
@@ -174,6 +187,7 @@ Json data_to_json(const DataSource& source) {
   json["valid"] = source.valid;
   json["tokens"] = source.tokens;
   json["token_bytes"] = source.token_bytes;
+  if (!source.tokenizer.empty()) json["tokenizer"] = source.tokenizer;
   json["generated_bytes"] = source.generated_bytes;
   json["generated_seed"] = source.generated_seed;
   return json;
@@ -186,6 +200,7 @@ DataSource data_from_json(const Json& json, const std::string& where) {
   source.valid = object.get<std::vector<std::string>>("valid");
   source.tokens = object.get<std::string>("tokens");
   source.token_bytes = object.get<std::int64_t>("token_bytes");
+  source.tokenizer = object.get<std::string>("tokenizer", "");
   source.generated_bytes = object.get<std::int64_t>("generated_bytes");
   source.generated_seed = object.get<std::uint64_t>("generated_seed");
   object.finish();

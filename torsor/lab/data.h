@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct DataSource {
   std::vector<std::string> valid;  ///< files or folders; empty = a part of the text is set apart
   std::string tokens;              ///< a headerless file of token ids, instead of text
   std::int64_t token_bytes = 2;
+  std::string tokenizer;  ///< BpeTokenizer::load() of what turns text into ids; empty = ids are bytes
   std::int64_t generated_bytes = 4'000'000;
   std::uint64_t generated_seed = 0;
 };
@@ -38,8 +40,8 @@ struct TextData {
   bool other_texts = false;  ///< some document is none of a treebank's
   GoldParses gold;           ///< of the treebanks' documents; empty without treebanks
 };
-/// Throws Error naming the path.
-TextData load_texts(const std::vector<std::string>& paths);
+/// Without `reader` ids are bytes. Throws Error naming the path.
+TextData load_texts(const std::vector<std::string>& paths, std::shared_ptr<const Tokenizer> reader = nullptr);
 
 struct LmData {
   Corpus train, valid;
@@ -50,9 +52,10 @@ struct LmData {
   bool other_texts = true;  ///< some document is none of a treebank's
 };
 
-/// Loads and splits. `longest` is the largest evaluation length: documents set apart for validation hold that many
-/// tokens where any does. Throws Error naming the path.
-LmData load_data(const DataSource& source, std::int64_t longest);
+/// Loads and splits. Text becomes the ids of `reader`, else of the source's tokenizer. `longest` is the largest
+/// evaluation length: documents set apart for validation hold that many tokens where any does. Throws Error naming the
+/// path.
+LmData load_data(const DataSource& source, std::int64_t longest, std::shared_ptr<const Tokenizer> reader = nullptr);
 
 Json data_to_json(const DataSource& source);
 DataSource data_from_json(const Json& json, const std::string& where);

@@ -132,7 +132,7 @@ at::Tensor masked_loss(const Encoder& encoder, const MaskedBatch& batch, const E
 
 EncoderResult train_encoder(const EncoderPlan& plan, const LmData& data, const RunControl& control,
                             std::shared_ptr<const SyntaxFeed> feed) {
-  if (data.train.tokenizer != "bytes") throw UsageError("an encoder is trained on text, not on tokens");
+  if (!data.train.of_bytes()) throw UsageError("an encoder is trained on text as bytes, not on tokens");
   dtype_named(plan.run.dtype);
   Encoder encoder = make_encoder(plan);
   if (!encoder.encoding().inputs().empty() && feed == nullptr)

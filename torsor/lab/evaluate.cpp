@@ -17,10 +17,27 @@ bool is_space(std::int64_t byte) { return byte == ' ' || (byte >= '\t' && byte <
 
 }  // namespace
 
-std::size_t words_among(const std::int64_t* bytes, std::size_t first, std::size_t last) {
-  std::size_t words = 0;
-  for (std::size_t t = first; t <= last; ++t) words += is_space(bytes[t - 1]) && !is_space(bytes[t]) ? 1 : 0;
-  return words;
+TextAmount text_among(const Tokenizer* reader, const std::int64_t* tokens, std::size_t first, std::size_t last) {
+  TextAmount amount;
+  if (reader == nullptr) return amount;
+  const auto text_of = [&](std::size_t t) {
+    const auto id = static_cast<TokenId>(tokens[t]);
+    return reader->decode({&id, 1});
+  };
+  // A token without bytes (a special one) hides nothing of what stands before it.
+  bool behind_space = false;
+  for (std::size_t t = first; t-- > 0;)
+    if (const std::string before = text_of(t); !before.empty()) {
+      behind_space = is_space(before.back());
+      break;
+    }
+  for (std::size_t t = first; t <= last; ++t)
+    for (const char byte : text_of(t)) {
+      ++amount.bytes;
+      amount.words += behind_space && !is_space(byte) ? 1 : 0;
+      behind_space = is_space(byte);
+    }
+  return amount;
 }
 
 WindowLosses window_losses(const Decoder& model, const Corpus& corpus, const Batch& batch, const at::Tensor& windows,
@@ -58,8 +75,11 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
               windows[n].begin != windows[n - 1].begin + static_cast<std::size_t>(length))
             joint += model.tag_heads().first_token();
       }
-      for (std::size_t row = 0; row < batch.rows && corpus.tokenizer == "bytes"; ++row)
-        result.words += words_among(batch.tokens.data() + row * (batch.length + 1), 1, batch.length);
+      for (std::size_t row = 0; row < batch.rows; ++row) {
+        const TextAmount amount =
+            text_among(corpus.reader.get(), batch.tokens.data() + row * (batch.length + 1), 1, batch.length);
+        result.words += amount.words, result.bytes += amount.bytes;
+      }
       by_position += losses.sum(0);
       const at::Tensor means = losses.mean(1);
       for (std::int64_t row = 0; row < means.size(0); ++row) result.windows.push_back(means[row].item<double>());
@@ -82,7 +102,7 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
   return result;
 }
 
-Json evaluation_to_json(const LmEvaluation& evaluation, bool tokens_are_bytes) {
+Json evaluation_to_json(const LmEvaluation& evaluation) {
   Json json;
   json["task"] = "lm";
   json["length"] = evaluation.length;
@@ -111,9 +131,12 @@ Json evaluation_to_json(const LmEvaluation& evaluation, bool tokens_are_bytes) {
   json["reason"] = finite ? "" : "the perplexity is not finite";
   json["loss"] = finite ? Json(evaluation.loss) : Json(nullptr);
   json["perplexity"] = finite ? Json(perplexity) : Json(nullptr);
-  json["bits_per_byte"] = finite && tokens_are_bytes ? Json(evaluation.loss / std::numbers::ln2) : Json(nullptr);
+  const double targets = static_cast<double>(evaluation.windows.size()) * static_cast<double>(evaluation.length);
+  json["bits_per_byte"] =
+      finite && evaluation.bytes > 0
+          ? Json(evaluation.loss * (targets / static_cast<double>(evaluation.bytes)) / std::numbers::ln2)
+          : Json(nullptr);
   if (evaluation.words > 0) {
-    const double targets = static_cast<double>(evaluation.windows.size()) * static_cast<double>(evaluation.length);
     const double words = std::exp(evaluation.loss * targets / static_cast<double>(evaluation.words));
     json["word_ppl"] = std::isfinite(words) ? Json(words) : Json(nullptr);
     json["words"] = evaluation.words;

@@ -20,7 +20,8 @@ struct LmEvaluation {
   bool refused = false;
   std::string reason;           ///< why it was refused
   double loss = 0;              ///< mean nats a target
-  std::size_t words = 0;        ///< words that begin among the targets, by white space; 0 where tokens are no bytes
+  std::size_t words = 0;        ///< words that begin among the targets, by white space; 0 where tokens are no text
+  std::size_t bytes = 0;        ///< of the targets' text; 0 where there is none
   bool leaks = false;           ///< the loss is conditional on inputs that tell of later tokens: no perplexity
   std::optional<double> joint;  ///< mean nats a target of tokens and their tags together, of a model with tag heads
   std::vector<double> windows;  ///< mean loss of each window
@@ -39,8 +40,12 @@ struct WindowLosses {
 WindowLosses window_losses(const Decoder& model, const Corpus& corpus, const Batch& batch, const at::Tensor& windows,
                            const SyntaxFeed* feed, at::ScalarType dtype);
 
-/// How many words begin at bytes[first] to bytes[last], `first` at least 1: visible bytes behind white space.
-std::size_t words_among(const std::int64_t* bytes, std::size_t first, std::size_t last);
+/// Of tokens[first] to tokens[last], `first` at least 1: their bytes, and how many words begin there (visible bytes
+/// behind white space). Nothing where `reader` is nothing.
+struct TextAmount {
+  std::size_t words = 0, bytes = 0;
+};
+TextAmount text_among(const Tokenizer* reader, const std::int64_t* tokens, std::size_t first, std::size_t last);
 
 /// `stop` is asked between calls of the model; when it answers true, Interrupted is thrown. `feed` gives the per-token
 /// inputs of an encoding that reads some.
@@ -51,9 +56,9 @@ LmEvaluation evaluate_lm(const Decoder& model, const Corpus& corpus, const Evalu
                          at::ScalarType dtype, const std::function<bool()>& stop = {},
                          const SyntaxFeed* feed = nullptr);
 
-/// The entry of results.json; bits a byte, and a perplexity of words beside that of tokens, only where a token is a
-/// byte. An evaluation that leaks has no loss and no perplexity: "cond_ppl" (of tokens), "joint_ppl" (or null) and
-/// "leaks" stand in their place.
-Json evaluation_to_json(const LmEvaluation& evaluation, bool tokens_are_bytes);
+/// The entry of results.json; bits a byte, and a perplexity of words beside that of tokens, only where tokens are text.
+/// An evaluation that leaks has no loss and no perplexity: "cond_ppl" (of tokens), "joint_ppl" (or null) and "leaks"
+/// stand in their place.
+Json evaluation_to_json(const LmEvaluation& evaluation);
 
 }  // namespace torsor

@@ -12,7 +12,7 @@
 namespace torsor {
 namespace {
 
-constexpr const char* kFormat = "torsor-parse-1";
+constexpr const char* kFormat = "torsor-parse-2";
 constexpr std::int64_t kWordColumns = 8, kSentenceColumns = 5;
 
 std::vector<std::int32_t> numbers_of(const SafetensorsFile& file, const std::string& name, std::int64_t columns) {
@@ -24,10 +24,33 @@ std::vector<std::int32_t> numbers_of(const SafetensorsFile& file, const std::str
   return numbers;
 }
 
-syntax::Parse read_parse(const std::string& path, syntax::ParseMode mode) {
+/// What a file is the answer to.
+std::string key_of(const std::string& text_sha256, const std::string& parser, syntax::ParseMode mode) {
+  return sha256_hex(str(text_sha256, '\n', parser, '\n', syntax::mode_name(mode)));
+}
+
+/// Of everything that a file says.
+std::string digest_of(std::string_view words, std::string_view sentences,
+                      const std::map<std::string, std::string>& metadata) {
+  Sha256 digest;
+  for (const std::string_view part : {words, sentences}) digest.update(str(part.size(), '\n')), digest.update(part);
+  for (const auto& [name, value] : metadata)
+    if (name != "sha256") digest.update(str(name, '\n', value.size(), '\n', value));
+  return digest.hex();
+}
+
+std::string_view bytes_of(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsEntry& entry = file.entry(name);
+  return {static_cast<const char*>(static_cast<const void*>(entry.data)), entry.bytes};
+}
+
+syntax::Parse read_parse(const std::string& path, const std::string& key, syntax::ParseMode mode) {
   const SafetensorsFile file(path);
   const auto& metadata = file.metadata();
   if (metadata.count("format") == 0 || metadata.at("format") != kFormat) throw Error(path + ": another format");
+  if (metadata.at("key") != key) throw Error(path + ": of another text, parser or mode");
+  if (metadata.at("sha256") != digest_of(bytes_of(file, "words"), bytes_of(file, "sentences"), metadata))
+    throw Error(path + ": damaged");
   syntax::Parse parse;
   parse.mode = mode;
   parse.text_sha256 = metadata.at("text_sha256");
@@ -65,8 +88,7 @@ syntax::Parse read_parse(const std::string& path, syntax::ParseMode mode) {
 
 std::string ParseStore::path_of(const std::string& text_sha256, const std::string& parser,
                                 syntax::ParseMode mode) const {
-  const std::string key = sha256_hex(str(text_sha256, '\n', parser, '\n', syntax::mode_name(mode)));
-  return str(folder_, "/", key.substr(0, 32), ".safetensors");
+  return str(folder_, "/", key_of(text_sha256, parser, mode).substr(0, 32), ".safetensors");
 }
 
 std::optional<syntax::Parse> ParseStore::find(const std::string& text_sha256, const std::string& parser,
@@ -76,9 +98,7 @@ std::optional<syntax::Parse> ParseStore::find(const std::string& text_sha256, co
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   try {
-    syntax::Parse parse = read_parse(path, mode);
-    if (parse.text_sha256 != text_sha256) return std::nullopt;
-    return parse;
+    return read_parse(path, key_of(text_sha256, parser, mode), mode);
   } catch (const std::exception&) {
     return std::nullopt;  // it is made again and replaced
   }
@@ -99,6 +119,20 @@ void ParseStore::put(const syntax::Parse& parse, const std::string& parser) cons
             std::int64_t{word.number}, std::int64_t{word.known}})
         words.push_back(static_cast<std::int32_t>(number));
   }
+  std::map<std::string, std::string> metadata = {{"format", kFormat},
+                                                 {"key", key_of(parse.text_sha256, parser, parse.mode)},
+                                                 {"text_sha256", parse.text_sha256},
+                                                 {"doc_id", parse.doc_id},
+                                                 {"backend", parse.backend.name},
+                                                 {"version", parse.backend.version},
+                                                 {"model_sha256", parse.backend.model_sha256},
+                                                 {"scheme", parse.backend.scheme},
+                                                 {"prefix_safe", parse.backend.prefix_safe ? "yes" : "no"}};
+  const auto raw = [](const std::vector<std::int32_t>& numbers) {
+    return std::string_view(static_cast<const char*>(static_cast<const void*>(numbers.data())),
+                            numbers.size() * sizeof(std::int32_t));
+  };
+  metadata["sha256"] = digest_of(raw(words), raw(sentences), metadata);
   make_directories(folder_);
   write_safetensors(
       path_of(parse.text_sha256, parser, parse.mode),
@@ -107,14 +141,7 @@ void ParseStore::put(const syntax::Parse& parse, const std::string& parser) cons
         Dtype::I32,
         {static_cast<std::int64_t>(sentences.size()) / kSentenceColumns, kSentenceColumns},
         sentences.data()}},
-      {{"format", kFormat},
-       {"text_sha256", parse.text_sha256},
-       {"doc_id", parse.doc_id},
-       {"backend", parse.backend.name},
-       {"version", parse.backend.version},
-       {"model_sha256", parse.backend.model_sha256},
-       {"scheme", parse.backend.scheme},
-       {"prefix_safe", parse.backend.prefix_safe ? "yes" : "no"}});
+      metadata);
 }
 
 }  // namespace torsor

@@ -173,6 +173,12 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
     other_texts_ = other_texts_ || other_texts;
   }
 
+  void prepare(const Encoding& encoding, const Corpus& corpus) const override {
+    if (encoding.inputs().empty() || !corpus.reader) return;
+    const Asked asked = asked_by(encoding);
+    for (std::size_t d = 0; d < corpus.documents.size(); ++d) of_document(corpus, d, asked.mode, asked.options);
+  }
+
   std::unique_ptr<SyntaxStream> stream(const Encoding& encoding) const override {
     const Asked asked = asked_by(encoding);
     if (asked.mode != ParseMode::kIncremental)
@@ -226,9 +232,9 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
 
   Cut cut_of(const FeedRow& row, std::size_t length, ParseMode mode, const syntax::FeatureOptions& options) const {
     Cut cut;
-    if (row.place && row.place->corpus->tokenizer == "bytes") {
-      const Document& document = row.place->corpus->documents.at(row.place->window.document);
-      cut = {of_document(document, mode, options), row.place->window.begin, row.place->first, row.place->count};
+    if (row.place && row.place->corpus->reader) {
+      cut = {of_document(*row.place->corpus, row.place->window.document, mode, options), row.place->window.begin,
+             row.place->first, row.place->count};
     } else {
       if (row.text.empty() && !row.tokens.empty()) throw UsageError("parses are of text; these tokens are no text");
       cut = {of_row(row, mode, options), 0, 0, row.tokens.size()};
@@ -247,11 +253,17 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
     return result;
   }
 
-  std::shared_ptr<const syntax::SyntaxFeatures> of_row(const FeedRow& row, ParseMode mode,
-                                                       const syntax::FeatureOptions& options) const {
+  static std::vector<syntax::ByteSpan> spans_of(const FeedRow& row) {
     std::vector<syntax::ByteSpan> spans;
+    spans.reserve(row.tokens.size());
     for (const ByteRange& token : row.tokens)
       spans.push_back({static_cast<std::uint32_t>(token.begin), static_cast<std::uint32_t>(token.end)});
+    return spans;
+  }
+
+  std::shared_ptr<const syntax::SyntaxFeatures> of_row(const FeedRow& row, ParseMode mode,
+                                                       const syntax::FeatureOptions& options) const {
+    const std::vector<syntax::ByteSpan> spans = spans_of(row);
     const std::string hash = sha256_hex(row.text);
     std::optional<Parse> tree;
     if (row.tree != nullptr) tree = parse_of_tree(*row.tree, row.tree_begin, row.text, hash);
@@ -260,8 +272,9 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
     return of_text(row.text, hash, sha256_hex(key), spans, mode, options, tree ? &*tree : nullptr, false);
   }
 
-  std::shared_ptr<const syntax::SyntaxFeatures> of_document(const Document& document, ParseMode mode,
+  std::shared_ptr<const syntax::SyntaxFeatures> of_document(const Corpus& corpus, std::size_t index, ParseMode mode,
                                                             const syntax::FeatureOptions& options) const {
+    const Document& document = corpus.documents.at(index);
     // A document is known by where its bytes lie: hashing it for every window would cost more than the model.
     const std::string_view bytes = document.tokens.bytes();
     const auto place =
@@ -270,11 +283,10 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
       const std::lock_guard lock(mutex_);
       if (const auto found = documents_.find(place); found != documents_.end()) return found->second.features;
     }
-    const std::string text(bytes);
-    std::vector<syntax::ByteSpan> spans(text.size());
-    for (std::uint32_t t = 0; t < spans.size(); ++t) spans[t] = {t, t + 1};
-    const std::string hash = sha256_hex(text);
-    auto features = of_text(text, hash, hash, spans, mode, options, nullptr, true);
+    const FeedRow row = window_row(corpus, {index, 0}, document.tokens.size());
+    const std::string hash = sha256_hex(row.text);
+    const std::string name = corpus.of_bytes() ? hash : sha256_hex(hash + corpus.tokenizer);
+    auto features = of_text(row.text, hash, name, spans_of(row), mode, options, nullptr, true);
     const std::lock_guard lock(mutex_);
     documents_.emplace(place, Kept{document.tokens, features});
     return features;
@@ -355,6 +367,7 @@ Json ParsedFeed::account(const Encoding& encoding) const {
   for (const DomainVerdict& one : parsers_->verdicts(asked.mode, other_texts_)) {
     Json domain = {{"domain", one.domain}, {"verdict", one.verdict}, {"fed", one.open}};
     for (const char* figure : {"uas", "las", "low", "high", "words"}) domain[figure] = nullptr;
+    domain["threshold"] = one.threshold ? Json(*one.threshold) : Json(nullptr);
     if (one.figures != nullptr) {
       domain["uas"] = one.figures->uas, domain["las"] = one.figures->las;
       domain["low"] = one.figures->low, domain["high"] = one.figures->high;

@@ -141,9 +141,9 @@ Parse ParserSet::make(const std::string& text, const std::string& hash, ParseMod
   if (mode == ParseMode::kIncremental)
     return stored(large, hash, identity_of(causal_->info()), mode, [&] {
       const std::unique_ptr<syntax::WordParser> words = causal_->word_parser();
-      return syntax::incremental_parse(text,
-                                       syntax::read_text(text, causal_->tokenizer(), *words, [this] { ask_to_stop(); }),
-                                       syntax::backend_id(causal_->info()));
+      return Made{syntax::incremental_parse(
+          text, syntax::read_text(text, causal_->tokenizer(), *words, [this] { ask_to_stop(); }),
+          syntax::backend_id(causal_->info()))};
     });
   Parse parse = whole(text, hash, tree, large);
   syntax::set_mode(parse, mode);
@@ -160,31 +160,40 @@ Parse ParserSet::whole(const std::string& text, const std::string& hash, const P
   }
   return stored(large, hash, identity_of(whole_->info()), ParseMode::kOracle, [&] {
     std::vector<syntax::Sentence> sentences;
+    std::size_t failed = 0;
+    std::string reason;
     for (syntax::ParsedSentence& one : whole_->parse_text(text)) {
-      if (!one.parsed) one.sentence.words.clear();
+      if (!one.parsed) {
+        if (failed++ == 0) reason = one.reason;
+        one.sentence.words.clear();
+      }
       sentences.push_back(std::move(one.sentence));
     }
+    // A parser that fails today may be well tomorrow: what it failed at is not kept.
+    if (failed > 0)
+      tell(str(failed, " of ", sentences.size(), sentences.size() == 1 ? " sentence" : " sentences", " of a text of ",
+               text.size(), " bytes could not be parsed and have no syntax: ", reason));
     syntax::ParseOptions options;
     options.backend = syntax::backend_id(whole_->info());
-    return syntax::make_parse(sentences, text, options);
+    return Made{syntax::make_parse(sentences, text, options), failed == 0};
   });
 }
 
 Parse ParserSet::stored(bool large, const std::string& hash, const std::string& parser, ParseMode mode,
-                        const std::function<Parse()>& make_it) {
-  if (!large) return make_it();
+                        const std::function<Made()>& make_it) {
+  if (!large) return make_it().parse;
   if (std::optional<Parse> found = store_.find(hash, parser, mode)) return *std::move(found);
   ask_to_stop();
   if (documents_ == 0) tell("parsing texts as they are needed"), told_ = syntax::steady_seconds();
-  Parse made = make_it();
-  store_.put(made, parser);
-  parsed_ += made.word_count();
+  const Made made = make_it();
+  if (made.keep) store_.put(made.parse, parser);
+  parsed_ += made.parse.word_count();
   ++documents_;
   if (const double now = syntax::steady_seconds(); now - told_ >= kTellEvery) {
     tell(str("parsed ", documents_, documents_ == 1 ? " document, " : " documents, ", parsed_, " words"));
     told_ = now;
   }
-  return made;
+  return made.parse;
 }
 
 void ParserSet::ask_to_stop() const {
@@ -216,6 +225,7 @@ DomainVerdict ParserSet::judge(ParseMode mode, const std::string& domain) const 
   }
   const std::optional<syntax::GateReport>& report = causal ? causal_gate_ : whole_gate_;
   syntax::GateVerdict verdict = syntax::GateVerdict::kUnverified;
+  if (report) result.threshold = report->options.threshold;
   if (report && !domain.empty()) {
     // A document of several domains is fed when none of them is closed.
     const auto rank = [](syntax::GateVerdict one) {

@@ -26,6 +26,7 @@ struct DomainVerdict {
   std::string verdict;  ///< a verdict's name; "gold" for trees that no parser made, "not asked" without reports
   bool open = true;     ///< whether the domain is fed
   const syntax::DomainGate* figures = nullptr;  ///< the report's, of a single domain that it knows
+  std::optional<double> threshold = {};         ///< UAS that the report asked for
 };
 
 class ParserSet {
@@ -68,8 +69,12 @@ class ParserSet {
   syntax::Parse make(const std::string& text, const std::string& hash, syntax::ParseMode mode,
                      const syntax::Parse* tree, bool large);
   syntax::Parse whole(const std::string& text, const std::string& hash, const syntax::Parse* tree, bool large);
+  struct Made {
+    syntax::Parse parse;
+    bool keep = true;  ///< in files
+  };
   syntax::Parse stored(bool large, const std::string& hash, const std::string& parser, syntax::ParseMode mode,
-                       const std::function<syntax::Parse()>& make_it);
+                       const std::function<Made()>& make_it);
   const std::map<std::string, syntax::Parse>& gold();
   void ask_to_stop() const;
   void tell(const std::string& line) const {

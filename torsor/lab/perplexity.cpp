@@ -79,8 +79,9 @@ TextPerplexity sliding_perplexity(const Decoder& model, const Corpus& corpus, co
         if (piece.window.begin == 0) joint += model.tag_heads().first_token();
       }
       result.tokens += piece.scored;
-      if (corpus.tokenizer == "bytes")
-        result.words += words_among(batch.tokens.data() + row * (length + 1), length - piece.scored + 1, length);
+      result.words +=
+          text_among(corpus.reader.get(), batch.tokens.data() + row * (length + 1), length - piece.scored + 1, length)
+              .words;
     }
     first = end;
   }

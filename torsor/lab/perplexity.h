@@ -26,7 +26,7 @@ struct SlidingOptions {
 struct TextPerplexity {
   double nats = 0;  ///< of all targets together
   std::size_t tokens = 0;
-  std::size_t words = 0;  ///< that begin among the targets, by white space; 0 where tokens are no bytes
+  std::size_t words = 0;  ///< that begin among the targets, by white space; 0 where tokens are no text
   bool leaks = false;
   std::optional<double> joint_nats;  ///< with the tags', of a model with tag heads (evaluate_lm)
 };

@@ -54,7 +54,9 @@ TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::s
   // The data's order depends on the seed alone, so encodings of one seed are compared on the same batches.
   const BatchSampler sampler(text, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(plan.length),
                              plan.seed);
-  return {text.tokenizer, text.vocabulary_size, sha256,
+  return {text.tokenizer,
+          text.vocabulary_size,
+          sha256,
           [=, weight = plan.tag_loss](const Decoder& model, std::uint64_t index) {
             if (model.encoding().inputs().empty()) return model.token_losses(windows_of(sampler, index), dtype).mean();
             const bool heads = model.tag_heads().there();
@@ -65,7 +67,8 @@ TrainingData text_training(const RunPlan& plan, const Corpus& text, const std::s
             // Their gradient without their value: records hold the same kind of loss for every encoding.
             return losses.tokens.mean() + (tags - tags.detach());
           },
-          feed ? feed->embedder() : std::string()};
+          feed ? feed->embedder() : std::string(),
+          text.reader};
 }
 
 at::Tensor windows_of(const BatchSampler& sampler, std::uint64_t micro_batch) {
@@ -150,7 +153,7 @@ RunResult train_run(const RunPlan& plan, const TrainingData& data, const RunCont
       std::filesystem::remove(options.log, ignored);
     throw;
   }
-  save_checkpoint(control.folder, model, data.tokenizer, data.embedder);
+  save_checkpoint(control.folder, model, data.tokenizer, data.embedder, data.reader);
   return {std::move(model), result};
 }
 

@@ -61,6 +61,7 @@ struct TrainingData {
   /// index and the run's seed alone.
   std::function<at::Tensor(const Decoder& model, std::uint64_t index)> loss;
   std::string embedder = {};  ///< SHA-256 of the network that makes syntax.vectors, for the checkpoint; empty without
+  std::shared_ptr<const Tokenizer> reader = {};  ///< the tokenizer itself, for the same; nothing for generated tasks
 };
 
 /// Windows of text, all targets alike; a model with tag heads learns its tags beside them, yet the loss that is told is

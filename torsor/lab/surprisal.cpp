@@ -16,6 +16,31 @@ namespace {
 // Tokens of one call of the model, as in the evaluation on text.
 constexpr std::size_t kTokensAtOnce = 8192;
 
+/// A separator and a sentence as tokens, those from `before` on being the sentence's.
+struct Sentence {
+  std::vector<std::int64_t> ids;
+  std::vector<ByteRange> tokens;  // in separator + sentence
+  std::size_t before = 0;
+};
+
+Sentence read_sentence(const SentenceOptions& options, const std::string& text) {
+  Sentence sentence;
+  std::size_t end = 0;
+  for (const TokenId id : options.reader->encode(options.separator + text)) {
+    const std::size_t begin = end;
+    end += options.reader->decode({&id, 1}).size();
+    if (end <= options.separator.size()) ++sentence.before;
+    sentence.ids.push_back(id);
+    sentence.tokens.push_back({begin, end});
+  }
+  if (end != options.separator.size() + text.size())
+    throw Error(str("surprisals: '", options.reader->name(), "' does not give a sentence back byte for byte"));
+  if (sentence.before == 0)
+    throw UsageError(
+        "the separator before sentences must be a token of its own: nothing tells the first token's surprisal");
+  return sentence;
+}
+
 }  // namespace
 
 double Surprisals::sum() const { return std::accumulate(bits.begin(), bits.end(), 0.0); }
@@ -23,18 +48,21 @@ double Surprisals::sum() const { return std::accumulate(bits.begin(), bits.end()
 std::vector<Surprisals> surprisals_of(const Decoder& model, const std::vector<ScoredText>& texts,
                                       const SentenceOptions& options) {
   if (options.separator.empty()) throw UsageError("the separator before sentences must not be empty");
-  if (model.config().vocabulary_size < ByteTokenizer().vocabulary_size())
-    throw Error(str("surprisals: expected a model of bytes, found one of ", model.config().vocabulary_size, " tokens"));
+  if (model.config().vocabulary_size < options.reader->vocabulary_size())
+    throw Error(str("surprisals: expected a model of '", options.reader->name(), "', found one of ",
+                    model.config().vocabulary_size, " tokens"));
   at::NoGradGuard no_grad;
-  const std::size_t before = options.separator.size();
-  std::map<std::size_t, std::vector<std::size_t>> by_size;
+  std::vector<Sentence> sentences;
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<std::size_t>> by_size;
   for (std::size_t n = 0; n < texts.size(); ++n) {
     if (texts[n].text.empty()) throw Error("surprisals: expected a sentence, found an empty text");
-    by_size[texts[n].text.size()].push_back(n);
+    sentences.push_back(read_sentence(options, texts[n].text));
+    by_size[{sentences.back().ids.size(), sentences.back().before}].push_back(n);
   }
   std::vector<Surprisals> result(texts.size());
   for (const auto& [size, places] : by_size) {
-    const std::size_t length = before + size - 1;  // inputs: the last token is only a target
+    const auto [count, before] = size;
+    const std::size_t length = count - 1;  // inputs: the last token is only a target
     const std::size_t at_once = std::max<std::size_t>(1, kTokensAtOnce / length);
     for (std::size_t first = 0; first < places.size(); first += at_once) {
       if (options.stop && options.stop()) throw Interrupted("stopped during evaluation");
@@ -42,30 +70,34 @@ std::vector<Surprisals> surprisals_of(const Decoder& model, const std::vector<Sc
       std::vector<std::int64_t> tokens;
       std::vector<FeedRow> rows;
       for (const std::size_t place : some) {
+        const Sentence& one = sentences[place];
+        tokens.insert(tokens.end(), one.ids.begin(), one.ids.end());
         FeedRow row;
         row.text = options.separator + texts[place].text;
-        for (std::size_t t = 0; t < row.text.size(); ++t) {
-          tokens.push_back(static_cast<unsigned char>(row.text[t]));
-          if (t < length) row.tokens.push_back({t, t + 1});
-        }
+        row.tokens.assign(one.tokens.begin(), one.tokens.end() - 1);
         row.tree = texts[place].tree;
-        row.tree_begin = before;
+        row.tree_begin = options.separator.size();
         rows.push_back(std::move(row));
       }
       const at::Tensor windows =
           at::tensor(tokens, at::kLong)
               .view({static_cast<std::int64_t>(some.size()), static_cast<std::int64_t>(length) + 1});
       const NamedTensors named = feed_rows(options.feed, model.encoding(), rows, static_cast<std::int64_t>(length));
+      const std::size_t scored = count - before;
       const at::Tensor losses = model.token_losses(windows, options.dtype, named)
                                     .to(at::kDouble)
-                                    .narrow(1, static_cast<std::int64_t>(before) - 1, static_cast<std::int64_t>(size))
+                                    .narrow(1, static_cast<std::int64_t>(before) - 1, static_cast<std::int64_t>(scored))
                                     .div(std::numbers::ln2)
                                     .contiguous();
       const double* bits = losses.const_data_ptr<double>();
       for (std::size_t r = 0; r < some.size(); ++r) {
         Surprisals& one = result[some[r]];
-        one.bits.assign(bits + r * size, bits + (r + 1) * size);
-        for (std::size_t t = 0; t < size; ++t) one.tokens.push_back({t, t + 1});
+        one.bits.assign(bits + r * scored, bits + (r + 1) * scored);
+        for (std::size_t t = before; t < count; ++t) {
+          const ByteRange& range = sentences[some[r]].tokens[t];
+          const std::size_t ahead = options.separator.size();
+          one.tokens.push_back({std::max(range.begin, ahead) - ahead, range.end - ahead});
+        }
       }
     }
   }

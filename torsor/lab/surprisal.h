@@ -22,6 +22,7 @@ struct SentenceOptions {
   at::ScalarType dtype = at::kFloat;
   const SyntaxFeed* feed = nullptr;
   std::function<bool()> stop;  ///< asked between calls of the model; true = Interrupted is thrown
+  std::shared_ptr<const Tokenizer> reader = std::make_shared<ByteTokenizer>();  ///< what the model reads
 };
 
 /// A sentence to be scored.
@@ -30,7 +31,8 @@ struct ScoredText {
   const SuiteTree* tree = nullptr;  ///< its gold tree, for the feed
 };
 
-/// A sentence's tokens with their surprisals in bits, -log2 p(token | separator and tokens before).
+/// A sentence's tokens with their surprisals in bits, -log2 p(token | separator and tokens before). A token that begins
+/// in the separator and ends in the sentence is one of the sentence's.
 struct Surprisals {
   std::vector<ByteRange> tokens;
   std::vector<double> bits;

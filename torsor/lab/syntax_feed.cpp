@@ -21,9 +21,9 @@ std::unique_ptr<SyntaxStream> SyntaxFeed::stream(const Encoding& encoding) const
 }
 
 std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>&, const std::vector<std::int64_t>&)>
-byte_inputs(std::shared_ptr<SyntaxStream> stream) {
-  return [stream = std::move(stream)](const std::vector<std::vector<std::int64_t>>& rows,
-                                      const std::vector<std::int64_t>& first) {
+stream_inputs(std::shared_ptr<SyntaxStream> stream, std::shared_ptr<const Tokenizer> reader) {
+  return [stream = std::move(stream), reader = std::move(reader)](const std::vector<std::vector<std::int64_t>>& rows,
+                                                                  const std::vector<std::int64_t>& first) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
       const std::size_t read = stream->size(row);
       if (rows[row].size() < read)
@@ -32,8 +32,10 @@ byte_inputs(std::shared_ptr<SyntaxStream> stream) {
       std::vector<std::string> fresh;
       for (std::size_t t = read; t < rows[row].size(); ++t) {
         const std::int64_t token = rows[row][t];
-        if (token < 0 || token > 255) throw Error(str("generate: tokens must be bytes to be parsed, found ", token));
-        fresh.emplace_back(1, static_cast<char>(token));
+        if (token < 0 || token >= reader->vocabulary_size())
+          throw Error(str("generate: tokens must be those of '", reader->name(), "' to be parsed, found ", token));
+        const auto id = static_cast<TokenId>(token);
+        fresh.push_back(reader->decode({&id, 1}));
       }
       stream->read(row, fresh);
     }
@@ -59,12 +61,14 @@ std::vector<std::string> gate_lines(const Json& account) {
 FeedRow window_row(const Corpus& corpus, const Window& window, std::size_t count) {
   FeedRow row;
   row.place = FeedRow::Place{&corpus, window, 0, count};
-  if (corpus.tokenizer != "bytes") return row;
-  std::vector<std::int64_t> bytes(count);
-  corpus.documents.at(window.document).tokens.copy(window.begin, count, bytes.data());
+  if (!corpus.reader) return row;
+  const TokenArray tokens = corpus.documents.at(window.document).tokens.slice(window.begin, count);
+  row.tokens.reserve(count);
   for (std::size_t t = 0; t < count; ++t) {
-    row.text += static_cast<char>(bytes[t]);
-    row.tokens.push_back({t, t + 1});
+    const TokenId id = tokens[t];
+    const std::size_t begin = row.text.size();
+    row.text += corpus.reader->decode({&id, 1});
+    row.tokens.push_back({begin, row.text.size()});
   }
   return row;
 }

@@ -79,6 +79,9 @@ class SyntaxFeed {
   /// tells of. `other_texts` is whether texts that no treebank brings will be asked for.
   virtual void check(const Encoding& /*encoding*/, bool /*other_texts*/) const {}
 
+  /// Reads the documents of a corpus that training will draw from, so that their parses are no part of its time.
+  virtual void prepare(const Encoding& /*encoding*/, const Corpus& /*corpus*/) const {}
+
   /// What a report must say of an encoding's syntax (sipe.md 4), as counted so far: {"mode", "leaks", "prior",
   /// "parser", "gate", "domains", "coverage", ...}, see docs/syntax.md; null where nothing is known.
   virtual Json account(const Encoding& /*encoding*/) const { return nullptr; }
@@ -91,10 +94,10 @@ class SyntaxFeed {
   virtual std::unique_ptr<SyntaxStream> stream(const Encoding& encoding) const;
 };
 
-/// What generation asks for its per-token inputs (GreedyOptions::inputs), tokens being bytes. The stream is used from
-/// its start; rows only grow.
+/// What generation asks for its per-token inputs (GreedyOptions::inputs), tokens being those of `reader`. The stream is
+/// used from its start; rows only grow.
 std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>& rows, const std::vector<std::int64_t>& first)>
-byte_inputs(std::shared_ptr<SyntaxStream> stream);
+stream_inputs(std::shared_ptr<SyntaxStream> stream, std::shared_ptr<const Tokenizer> reader);
 
 /// For people, of SyntaxFeed::account: a line a domain that has no syntax, or has it unverified. Empty without any.
 std::vector<std::string> gate_lines(const Json& account);
@@ -102,7 +105,7 @@ std::vector<std::string> gate_lines(const Json& account);
 /// Makes the feed of a comparison from its data, which outlive it.
 using SyntaxFeedFactory = std::function<std::shared_ptr<const SyntaxFeed>(const LmData& data)>;
 
-/// The row of `count` tokens of a corpus from a place on. Where tokens are bytes it has their text.
+/// The row of `count` tokens of a corpus from a place on, with their text where there is some.
 FeedRow window_row(const Corpus& corpus, const Window& window, std::size_t count);
 
 /// The inputs of rows, checked: every declared one is there in the right shape. Empty for an encoding that declares

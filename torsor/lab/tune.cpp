@@ -61,7 +61,8 @@ TuneBase load_tune_base(const std::string& folder) {
   if (is_adapter(folder))
     throw Error(str("'", folder, "' holds an adapter; merge it into a checkpoint first: torsor tune --merge"));
   LoadedModel loaded = load_checkpoint(folder);
-  AdapterBase origin{folder, weights_sha256(folder), loaded.tokenizer, loaded.model.config(), loaded.embedder};
+  AdapterBase origin{folder,          weights_sha256(folder), loaded.tokenizer, loaded.model.config(),
+                     loaded.embedder, loaded.reader};
   return {std::move(loaded.model), std::move(origin)};
 }
 
@@ -129,8 +130,7 @@ Json evaluate_lengths(const Decoder& model, const Corpus& corpus, const TuneEval
   const EvaluationPlan plan = windows_for(corpus, evaluation);
   Json list = Json::array();
   for (const std::int64_t length : evaluation.lengths)
-    list.push_back(
-        evaluation_to_json(evaluate_lm(model, corpus, plan, length, dtype, stop), corpus.tokenizer == "bytes"));
+    list.push_back(evaluation_to_json(evaluate_lm(model, corpus, plan, length, dtype, stop)));
   return list;
 }
 
@@ -252,7 +252,7 @@ class TuneComparison {
   Interrupted interrupted() const { return Interrupted(str("stopped; go on with --resume --out ", control_.folder)); }
 
   void prepare() {
-    data_ = load_data(plan_.data, std::max(plan_.run.length, plan_.evaluation.lengths.back()));
+    data_ = load_data(plan_.data, std::max(plan_.run.length, plan_.evaluation.lengths.back()), base_.origin.reader);
     check_data(base_, data_);
     // Everything that can be refused is refused before the first step.
     const BatchSampler refusing(data_.train, static_cast<std::size_t>(plan_.run.batch),

@@ -40,8 +40,7 @@ class TextWorkload : public Workload {
 
   Json evaluate(const Decoder& model, std::int64_t length, at::ScalarType dtype,
                 const std::function<bool()>& stop) const override {
-    return evaluation_to_json(evaluate_lm(model, data_.valid, evaluation_, length, dtype, stop, feed_.get()),
-                              data_.valid.tokenizer == "bytes");
+    return evaluation_to_json(evaluate_lm(model, data_.valid, evaluation_, length, dtype, stop, feed_.get()));
   }
 
   std::unique_ptr<const Workload> under(const std::string& control) const override {
@@ -52,12 +51,15 @@ class TextWorkload : public Workload {
     return other;
   }
 
-  std::shared_ptr<SyntaxStream> stream(const Encoding& encoding) const override {
-    if (!feed_ || data_.valid.tokenizer != "bytes") return Workload::stream(encoding);
-    return feed_->stream(encoding);
+  decltype(GreedyOptions::inputs) streamed_inputs(const Encoding& encoding) const override {
+    if (!feed_ || !data_.valid.reader) return Workload::streamed_inputs(encoding);
+    return stream_inputs(feed_->stream(encoding), data_.valid.reader);
   }
   void check(const Encoding& encoding) const override {
     if (feed_ && !encoding.inputs().empty()) feed_->check(encoding, data_.other_texts || has_sentences());
+  }
+  void prepare(const Encoding& encoding) const override {
+    if (feed_) feed_->prepare(encoding, data_.train);
   }
   Json account(const Encoding& encoding) const override { return feed_ ? feed_->account(encoding) : Json(nullptr); }
 
@@ -92,7 +94,7 @@ class TextWorkload : public Workload {
     for (const Window& window : evaluation_.windows(static_cast<std::size_t>(length))) {
       auto found = by_document.find(window.document);
       if (found == by_document.end()) {
-        const auto domain = known.find(sha256_hex(data_.valid.documents.at(window.document).tokens.bytes()));
+        const auto domain = known.find(sha256_hex(data_.valid.text(window.document)));
         found = by_document.emplace(window.document, domain == known.end() ? "" : domain->second).first;
       }
       domains.push_back(found->second);
@@ -127,7 +129,7 @@ class SyntaxWorkload : public TextWorkload {
  public:
   SyntaxWorkload(const ComparePlan& plan, const SyntaxFeedFactory& make_feed)
       : TextWorkload(plan, make_feed), plan_(plan.syntax), length_(plan.run.length) {
-    if (data_.valid.tokenizer != "bytes") throw UsageError("--task syntax needs text, not tokens");
+    if (!data_.valid.reader) throw UsageError("--task syntax needs text, not tokens");
     if (plan_.suites.empty()) {
       MinimalSuiteOptions options;
       options.seed = static_cast<std::uint64_t>(plan_.suite_seed);
@@ -156,7 +158,7 @@ class SyntaxWorkload : public TextWorkload {
   }
 
   Json evaluate_more(const Decoder& model, at::ScalarType dtype, const std::function<bool()>& stop) const override {
-    const SentenceOptions options{plan_.separator, plan_.final_period, dtype, feed_.get(), stop};
+    const SentenceOptions options{plan_.separator, plan_.final_period, dtype, feed_.get(), stop, data_.valid.reader};
     Json entries = Json::array();
     entries.push_back(suite_evaluation_to_json(evaluate_suites(model, suites_, options), length_));
     if (!paradigms_.empty())

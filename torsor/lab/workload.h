@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "torsor/lab/compare.h"
+#include "torsor/model/generate.h"
 
 namespace torsor {
 
@@ -34,12 +35,14 @@ class Workload {
   virtual std::unique_ptr<const Workload> under(const std::string& control) const {
     throw UsageError(str("'@ ", control, "' is a control of parses, and none are read here"));
   }
-  /// Per-token inputs of what a model writes (SyntaxFeed::stream). Throws Refusal where there are none.
-  virtual std::shared_ptr<SyntaxStream> stream(const Encoding& /*encoding*/) const {
+  /// Per-token inputs of what a model writes (stream_inputs). Throws Refusal where there are none.
+  virtual decltype(GreedyOptions::inputs) streamed_inputs(const Encoding& /*encoding*/) const {
     throw Refusal("nobody parses what is written here");
   }
   /// Throws UsageError, before anything is trained, for an encoding whose inputs cannot be fed (SyntaxFeed::check).
   virtual void check(const Encoding& /*encoding*/) const {}
+  /// Done ahead of training under an encoding (SyntaxFeed::prepare).
+  virtual void prepare(const Encoding& /*encoding*/) const {}
   /// What results.json says of an encoding's syntax (SyntaxFeed::account); null where nothing is fed.
   virtual Json account(const Encoding& /*encoding*/) const { return nullptr; }
   /// How far the factors of each layer (mean_factor_effect) are from one on some windows of a length; empty where

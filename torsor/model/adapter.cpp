@@ -344,7 +344,7 @@ LoadedAdapter load_adapter(const std::string& folder, const std::string& given) 
       throw Error(str(path, ": not what ", tensors, " was trained as: ", difference));
     LoadedAdapter loaded{make_tuned(base.model, record.plan, 0),
                          {given.empty() ? (fs::path(folder) / record.base_path).lexically_normal().string() : given,
-                          record.weights_sha256, base.tokenizer, base.model.config(), base.embedder},
+                          record.weights_sha256, base.tokenizer, base.model.config(), base.embedder, base.reader},
                          record.run};
     const at::NoGradGuard no_gradient;
     std::set<std::string> known;

@@ -68,6 +68,7 @@ struct AdapterBase {
   std::string tokenizer;
   ModelConfig config;
   std::string embedder = {};  ///< as LoadedModel::embedder; the base's own record of it, not the adapter's
+  std::shared_ptr<const Tokenizer> reader = {};  ///< as LoadedModel::reader
 };
 
 /// SHA-256 of a checkpoint's weights file. Throws Error when it cannot be read.

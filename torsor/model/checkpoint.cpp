@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "torsor/base/file.h"
+#include "torsor/data/bpe.h"
 #include "torsor/model/adapter.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
@@ -96,8 +97,10 @@ std::string hugging_face_obstacle(const ModelConfig& config) {
 }
 
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
-                     const std::string& embedder) {
+                     const std::string& embedder, const std::shared_ptr<const Tokenizer>& reader) {
   make_directories(folder);
+  if (const auto* pieces = dynamic_cast<const BpeTokenizer*>(reader.get()))
+    write_file_atomic(folder + "/tokenizer.json", pieces->json());
   std::map<std::string, at::Tensor> tensors;
   for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.detach();
   save_tensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
@@ -129,13 +132,27 @@ LoadedModel load_merged(const std::string& folder, const std::string& encoding, 
     throw Error(str("'", folder, "' holds a checkpoint and an adapter: which one is meant?"));
   const LoadedAdapter adapter = load_adapter(folder, base);
   Decoder merged = adapter.tuned.merged();
-  if (encoding.empty() && precision.empty()) return {std::move(merged), adapter.base.tokenizer, adapter.base.embedder};
+  if (encoding.empty() && precision.empty())
+    return {std::move(merged), adapter.base.tokenizer, adapter.base.embedder, adapter.base.reader};
   ModelConfig config = merged.config();
   if (!encoding.empty()) config.encoding = print(parse(encoding));
   set_precision(config, precision);
   std::map<std::string, at::Tensor> weights;
   for (const ModelParameter& parameter : merged.parameters()) weights[parameter.name] = parameter.tensor;
-  return {Decoder(config, weights, folder + "/adapter.safetensors"), adapter.base.tokenizer, adapter.base.embedder};
+  return {Decoder(config, weights, folder + "/adapter.safetensors"), adapter.base.tokenizer, adapter.base.embedder,
+          adapter.base.reader};
+}
+
+/// What a checkpoint's ids stand for; nothing where they are no text.
+std::shared_ptr<const Tokenizer> reader_of(const std::string& folder, const std::string& name) {
+  auto bytes = std::make_shared<ByteTokenizer>();
+  if (name == bytes->name()) return bytes;
+  if (!name.starts_with(BpeTokenizer::kNamePrefix)) return nullptr;
+  auto pieces = BpeTokenizer::load(folder + "/tokenizer.json");
+  if (pieces->name() != name)
+    throw Error(str(folder, "/tokenizer.json: not the tokenizer of this model: it is '", pieces->name(),
+                    "', config.json says '", name, "'"));
+  return pieces;
 }
 
 }  // namespace
@@ -173,7 +190,8 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
     throw Error(str(path, ": ", error.what()));
   }
   if (!encoding.empty()) config.encoding = print(parse(encoding));
-  return {Decoder(config, file.tensors, weights), tokenizer, embedder};
+  std::shared_ptr<const Tokenizer> reader = reader_of(folder, tokenizer);
+  return {Decoder(config, file.tensors, weights), tokenizer, embedder, std::move(reader)};
 }
 
 }  // namespace torsor

@@ -1,8 +1,10 @@
 // A checkpoint folder: config.json (the expression under "encoding") and model.safetensors.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "torsor/data/tokenizer.h"
 #include "torsor/model/decoder.h"
 
 namespace torsor {
@@ -11,9 +13,10 @@ namespace torsor {
 /// turned text into ids ("bytes", "tokens"). Where Hugging Face has the architecture (one plain rotary encoding and no
 /// extras), its keys are written beside ours, so that transformers loads the folder. Of a model that reads
 /// syntax.vectors, `embedder` is the SHA-256 of the network that made them; it is kept with the labels that arcs are
-/// numbered by.
+/// numbered by. `reader` is the tokenizer that `tokenizer` names; where it is a byte-level BPE it is written beside
+/// them, as tokenizer.json.
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
-                     const std::string& embedder = "");
+                     const std::string& embedder = "", const std::shared_ptr<const Tokenizer>& reader = nullptr);
 
 /// Why Hugging Face transformers has no architecture for a model; empty when it has one.
 std::string hugging_face_obstacle(const ModelConfig& config);
@@ -22,12 +25,13 @@ struct LoadedModel {
   Decoder model;
   std::string tokenizer;
   std::string embedder;  ///< SHA-256 of what made its syntax.vectors (structure_embedder.h); empty where none is told
+  std::shared_ptr<const Tokenizer> reader = {};  ///< of its tokenizer.json, or of bytes; nothing where ids are no text
 };
 
 /// Reads a folder written by save_checkpoint, or that of an adapter (adapter.h) merged into its base, which `base`
 /// names where it is not the recorded one. `encoding` replaces the stored expression when it is not empty (tensors must
-/// still fit). Throws Error naming the file and what is wrong, UsageError when `base` is given for a folder without
-/// adapter.
+/// still fit). Throws Error naming the file and what is wrong (also a tokenizer.json that is another than the model's),
+/// UsageError when `base` is given for a folder without adapter.
 LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding = "",
                             const std::string& precision = "", const std::string& base = "");
 

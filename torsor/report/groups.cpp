@@ -156,9 +156,10 @@ std::string group_text(const Results& results, const std::string& task) {
   rows[0].insert(rows[0].end(), table.columns.begin(), table.columns.end());
   bool marked = false;
   std::string reasons;
+  const std::vector<std::string> names = shown_names(table.rows, 60);
   for (const FigureRow& row : table.rows) {
     std::vector<std::string>& cells = rows.emplace_back();
-    cells.push_back(shorten(one_line(row.encoding), 60));
+    cells.push_back(names[rows.size() - 2]);
     for (const FigureCell& cell : row.cells) {
       marked = marked || cell.best;
       cells.push_back(cell_text(cell) + (cell.best ? "*" : ""));

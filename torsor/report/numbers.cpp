@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "torsor/base/error.h"
@@ -201,6 +203,17 @@ std::string shorten(std::string_view text, std::size_t width) {
     start += decode_utf8(text, start).size;
   }
   return head + kEllipsis + std::string(text.substr(start));
+}
+
+std::vector<std::string> shorten_apart(const std::vector<std::string>& names, std::size_t width) {
+  std::map<std::string, std::set<std::string>> behind;
+  for (const std::string& name : names) behind[shorten(name, width)].insert(name);
+  std::vector<std::string> shown;
+  for (const std::string& name : names) {
+    const std::string cut = shorten(name, width);
+    shown.push_back(behind.at(cut).size() == 1 ? cut : name);
+  }
+  return shown;
 }
 
 }  // namespace torsor::report

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "torsor/report/results.h"
 
@@ -54,5 +55,8 @@ std::size_t display_width(std::string_view text);
 
 /// `text` shortened to at most `width` columns by an ellipsis in its middle, where both ends still tell it apart.
 std::string shorten(std::string_view text, std::size_t width);
+
+/// The same of names that stand below each other; those that would look alike stay as they are.
+std::vector<std::string> shorten_apart(const std::vector<std::string>& names, std::size_t width);
 
 }  // namespace torsor::report

@@ -215,6 +215,7 @@ SyntaxDomain read_domain(const Json& json, const std::string& source) {
   domain.low = read_measure(object, "low");
   domain.high = read_measure(object, "high");
   domain.words = object.get<std::optional<std::int64_t>>("words", std::nullopt);
+  domain.threshold = read_measure(object, "threshold");
   return domain;
 }
 

@@ -81,6 +81,7 @@ struct SyntaxDomain {
   bool fed = true;                            ///< whether the domain's texts had syntax
   std::optional<double> uas, las, low, high;  ///< percent; empty where no report tells
   std::optional<std::int64_t> words;          ///< gold words behind them
+  std::optional<double> threshold;            ///< UAS that the report asked for
 };
 
 /// The syntax that a run read.

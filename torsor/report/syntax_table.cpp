@@ -52,11 +52,14 @@ SyntaxTable syntax_table(const Results& results) {
                               syntax.unparsed > 0 ? str(", ", syntax.unparsed, " unparsed") : ""),
                           str(syntax.multi_word_tokens), watch_of(results, encoding, seeds_of(results).size() > 1)});
     for (const SyntaxDomain& domain : syntax.domains) {
-      if (table.domains.empty()) table.domains.push_back({"encoding", "domain", "UAS", "95 %", "LAS", "words", "gate"});
+      if (table.domains.empty())
+        table.domains.push_back({"encoding", "domain", "UAS", "95 %", "LAS", "words", "asked for", "gate"});
       const auto figure = [](const std::optional<double>& value) { return value ? format_decimals(*value, 1) : "-"; };
       table.domains.push_back({encoding, domain.name.empty() ? "(none named)" : domain.name, figure(domain.uas),
                                domain.low && domain.high ? figure(domain.low) + " to " + figure(domain.high) : "-",
-                               figure(domain.las), domain.words ? str(*domain.words) : "-", gate_word(domain)});
+                               figure(domain.las), domain.words ? str(*domain.words) : "-",
+                               domain.threshold ? str("above ", format_decimals(*domain.threshold, 1)) : "-",
+                               gate_word(domain)});
       if (domain.verdict == "unverified")
         unverified.push_back(domain.name.empty() ? "text without a domain" : domain.name);
     }
@@ -81,8 +84,13 @@ std::string syntax_text(const Results& results) {
   const SyntaxTable table = syntax_table(results);
   if (table.rows.empty()) return "";
   const auto shown = [](std::vector<std::vector<std::string>> rows) {
-    for (auto& row : rows)
-      for (std::string& cell : row) cell = shorten(one_line(cell), 60);
+    std::vector<std::string> names;
+    for (const auto& row : rows) names.push_back(one_line(row.front()));
+    names = shorten_apart(names, 60);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      for (std::string& cell : rows[r]) cell = shorten(one_line(cell), 60);
+      rows[r].front() = names[r];
+    }
     return align_columns(rows);
   };
   std::string text = "syntax\n" + shown(table.rows);

@@ -124,6 +124,12 @@ void add_reasons(const FigureTable& table, std::string& text) {
 
 }  // namespace
 
+std::vector<std::string> shown_names(const std::vector<FigureRow>& rows, std::size_t width) {
+  std::vector<std::string> names;
+  for (const FigureRow& row : rows) names.push_back(one_line(row.encoding));
+  return shorten_apart(names, width);
+}
+
 FigureTable figure_table(const Results& results, const std::string& task, const std::string& metric) {
   FigureTable table;
   table.task = task;
@@ -199,8 +205,9 @@ std::string text_table(const Results& results) {
     for (const Pool& pool : table.pools) rows[0].push_back(pool.title);
     for (const std::size_t i : shown) rows[0].push_back(std::to_string(table.lengths[i]));
     for (const char* title : {"parameters", "speed", "memory", "decode/s"}) rows[0].push_back(title);
+    const std::vector<std::string> names = shown_names(table.rows, 40);
     for (const FigureRow& row : table.rows) {
-      std::vector<std::string> cells = {shorten(one_line(row.encoding), 40)};
+      std::vector<std::string> cells = {names[rows.size() - 1]};
       const auto add = [&](const FigureCell& cell) {
         marked = marked || cell.best;
         cells.push_back(cell_text(cell) + (cell.best ? "*" : ""));

@@ -37,6 +37,9 @@ struct FigureRow {
   Cost cost;
 };
 
+/// What the rows are called in a table for a terminal of `width` columns a name (shorten_apart).
+std::vector<std::string> shown_names(const std::vector<FigureRow>& rows, std::size_t width);
+
 /// Encodings down, lengths across, for one task.
 struct FigureTable {
   std::string task;

@@ -230,7 +230,7 @@ ChildProcess::Outcome ChildProcess::wait(double seconds, std::string& line) {
 }
 
 std::string ChildProcess::fate() {
-  if (!await_end(100)) return "is running";
+  if (!await_end(100)) return output_ < 0 ? "has closed its output, though it is still running" : "is running";
   return signalled_ ? str("was ended by signal ", status_) : str("ended with ", status_);
 }
 

@@ -89,8 +89,17 @@ DomainGate domain_from_json(const Json& json, const std::string& source) {
   domain.las = object.get<double>("las");
   domain.low = object.get<double>("low");
   domain.high = object.get<double>("high");
-  domain.verdict = gate_verdict(object.get<std::string>("verdict"));
+  try {
+    domain.verdict = gate_verdict(object.get<std::string>("verdict"));
+  } catch (const UsageError& error) {
+    object.fail(error.what());
+  }
   object.finish();
+  for (const double percent : {domain.uas, domain.las, domain.low, domain.high})
+    if (!(percent >= 0 && percent <= 100))
+      object.fail(str(domain.domain, ": expected percents from 0 to 100, got ", percent));
+  if (domain.low > domain.high)
+    object.fail(str(domain.domain, ": expected an interval, got ", domain.low, " to ", domain.high));
   return domain;
 }
 
@@ -100,20 +109,10 @@ void check_verdict(const DomainGate& domain, const GateOptions& options, const s
   if ((domain.verdict == GateVerdict::kPass && !above) || (domain.verdict == GateVerdict::kFail && above))
     throw Error(str(source, ": ", domain.domain, " has the verdict ", verdict_name(domain.verdict), " with a UAS of ",
                     domain.uas, " (", domain.low, " to ", domain.high, ") and a threshold of ", options.threshold));
-}
-
-/// Words for what the parser left without any, so that the two sides spell the same text.
-void fill_words(Sentence& sentence) {
-  if (!sentence.words.empty()) return;
-  const std::string text = sentence.comment("text").value_or("");
-  std::string word;
-  for (const char c : text + " ") {
-    if (c != ' ') {
-      word += c;
-    } else if (!word.empty()) {
-      sentence.words.push_back({.form = std::exchange(word, {})});
-    }
-  }
+  const bool enough = domain.words >= options.least_words, judged = domain.verdict != GateVerdict::kInsufficient;
+  if (domain.verdict != GateVerdict::kUnverified && enough != judged)
+    throw Error(str(source, ": ", domain.domain, " has the verdict ", verdict_name(domain.verdict), " on ",
+                    domain.words, " words, and ", options.least_words, " are the least that are judged"));
 }
 
 }  // namespace
@@ -142,6 +141,8 @@ GateReport judge(const std::vector<Sentence>& gold, const Score& score, const st
                  const ParserInfo& parser, const GateOptions& options) {
   if (score.by_sentence.size() != gold.size())
     throw Error(str("gate: expected scores of ", gold.size(), " sentences, got ", score.by_sentence.size()));
+  if (!options.of_sentence.empty() && options.of_sentence.size() != gold.size())
+    throw Error(str("gate: expected domains of ", gold.size(), " sentences, got ", options.of_sentence.size()));
   struct Group {
     std::vector<const SentenceScore*> sentences;
     std::size_t unparsed = 0;
@@ -150,7 +151,8 @@ GateReport judge(const std::vector<Sentence>& gold, const Score& score, const st
   Group all;
   for (std::size_t i = 0; i < gold.size(); ++i) {
     const std::size_t failed = unparsed.empty() ? 0 : unparsed[i];
-    for (Group* group : {&groups[domain_of(gold[i], options.domain)], &all}) {
+    const std::string& otherwise = options.of_sentence.empty() ? options.domain : options.of_sentence[i];
+    for (Group* group : {&groups[domain_of(gold[i], otherwise)], &all}) {
       group->sentences.push_back(&score.by_sentence[i]);
       group->unparsed += failed;
     }
@@ -252,7 +254,11 @@ GateReport gate_from_json(const Json& json, const std::string& source) {
     report.domains.push_back(domain_from_json(domain, source + ": domains"));
   report.all = domain_from_json(object.get<Json>("all"), source + ": all");
   object.finish();
-  for (const DomainGate& domain : report.domains) check_verdict(domain, report.options, source);
+  std::set<std::string> names;
+  for (const DomainGate& domain : report.domains) {
+    check_verdict(domain, report.options, source);
+    if (!names.insert(domain.domain).second) throw Error(str(source, ": the domain ", domain.domain, " stands twice"));
+  }
   return report;
 }
 

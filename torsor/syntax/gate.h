@@ -32,6 +32,7 @@ struct GateOptions {
   std::size_t resamples = 1000;   ///< of the bootstrap
   std::uint64_t seed = 0;         ///< of the bootstrap
   std::string domain = "other";   ///< of sentences whose number tells none
+  std::vector<std::string> of_sentence = {};  ///< the same for each gold sentence by itself; empty = `domain` for all
 };
 
 /// A domain's figures.

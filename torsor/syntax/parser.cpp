@@ -1,5 +1,7 @@
 #include "torsor/syntax/parser.h"
 
+#include <utility>
+
 #include "torsor/base/utf8.h"
 #include "torsor/syntax/letters.h"
 
@@ -36,6 +38,19 @@ ParsedSentence unparsed(const std::string& text, const std::string& reason) {
   result.parsed = false;
   result.reason = reason;
   return result;
+}
+
+void fill_words(Sentence& sentence) {
+  if (!sentence.words.empty()) return;
+  const std::string text = sentence.comment("text").value_or("");
+  std::string word;
+  for (const char c : text + " ") {
+    if (c != ' ') {
+      word += c;
+    } else if (!word.empty()) {
+      sentence.words.push_back({.form = std::exchange(word, {})});
+    }
+  }
 }
 
 std::string spelled_without_space(const std::vector<Sentence>& sentences) {

@@ -101,6 +101,9 @@ Sentence bare_sentence(const std::vector<std::string>& forms);
 /// An unparsed sentence whose "# text" is `text` with white space collapsed.
 ParsedSentence unparsed(const std::string& text, const std::string& reason);
 
+/// Gives a sentence without words those of its "# text", cut at white space, without heads.
+void fill_words(Sentence& sentence);
+
 /// The forms of the surface tokens of sentences, without white space.
 std::string spelled_without_space(const std::vector<Sentence>& sentences);
 
