@@ -234,6 +234,21 @@ TEST(ChildProcess, EndsWithEverythingItStarted) {
   EXPECT_TRUE(status.empty() || contains(status, ") Z ")) << status;
 }
 
+TEST(ParserProcess, AStopIsHeardWhileTheChildIsSilent) {
+  int asked = 0;
+  ProcessOptions options = fake({"hang-after:1"});
+  options.reply_seconds = 600;
+  options.stop = [&] { return ++asked > 4; };
+  ProcessParser parser(options);
+  asked = 0;
+  EXPECT_THROW(parser.parse_tokens({{"One"}, {"Two"}, {"Three"}}), Interrupted);
+  EXPECT_EQ(asked, 5);
+  options.arguments = fake({"no-hello"}).arguments;
+  options.hello_seconds = 600;
+  asked = 0;
+  EXPECT_THROW(ProcessParser{options}, Interrupted);
+}
+
 TEST(ChildProcess, LongRequestsDoNotBlock) {
   // The child echoes 8 MiB while we still write: neither side may wait for the other for ever.
   ChildProcess child({"/bin/cat"}, "", std::size_t{16} << 20);

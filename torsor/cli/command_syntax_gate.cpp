@@ -35,8 +35,9 @@ int run_syntax_gate(const SyntaxGateArguments& arguments, const CommonOptions& c
     if (!arguments.domain_given) options.of_sentence.resize(gold.size(), std::filesystem::path(file).stem().string());
   }
   if (gold.empty()) throw Error(str(arguments.files.front(), ": the gold files hold no sentence"));
-  stops_at_once = true;
-  const std::unique_ptr<Parser> parser = make_parser(arguments.parser, arguments.choice);
+  ParserChoice choice = arguments.choice;
+  stop_while_parsing(arguments.parser, choice);
+  const std::unique_ptr<Parser> parser = make_parser(arguments.parser, choice);
   const GateReport report = run_gate(*parser, gold, options);
   const Json json = gate_to_json(report);
   if (!common.out.empty()) write_file_atomic(common.out, json_text(json, 2) + "\n");

@@ -54,7 +54,7 @@ int run_syntax_parse(SyntaxParseArguments arguments, const CommonOptions& common
   const std::string text = arguments.tokenized ? "" : read_file(arguments.file);
   if (const std::size_t at = find_invalid_utf8(text); at != std::string::npos)
     throw Error(str(arguments.file, ": expected UTF-8, found another byte at ", at));
-  stops_at_once = true;
+  stop_while_parsing(arguments.parser, arguments.choice);
   const std::unique_ptr<Parser> parser = make_parser(arguments.parser, arguments.choice);
   const double begun = steady_seconds();
   const std::vector<ParsedSentence> results =

@@ -52,7 +52,7 @@ ParserSet::ParserSet(const ParseSources& given, GoldParses gold, TextDomains dom
       claim(whole_name_, spec, kWhole);
       continue;
     }
-    std::shared_ptr<syntax::Parser> parser = syntax::make_parser(spec);
+    std::shared_ptr<syntax::Parser> parser = syntax::make_parser(spec, {.stop = stop_});
     if (parser->info().prefix_safe) {
       claim(causal_name_, spec, kCausal);
       causal_ = std::move(parser);

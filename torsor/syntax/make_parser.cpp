@@ -22,6 +22,7 @@ std::unique_ptr<Parser> make_parser(const std::string& spec, const ParserChoice&
     options.arguments = split_command(rest);
     options.language = choice.language;
     options.log = choice.log;
+    options.stop = choice.stop;
     return std::make_unique<ProcessParser>(std::move(options));
   }
   if (std::filesystem::is_directory(spec)) return std::make_unique<NativeParser>(spec);

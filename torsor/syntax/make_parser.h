@@ -1,6 +1,7 @@
 // From a word on the command line to a parser.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -9,8 +10,9 @@
 namespace torsor::syntax {
 
 struct ParserChoice {
-  std::string language = "en";  ///< told to processes
-  std::string log;              ///< a process's standard error is appended to this file; empty = thrown away
+  std::string language = "en";      ///< told to processes
+  std::string log;                  ///< a process's standard error is appended to this file; empty = thrown away
+  std::function<bool()> stop = {};  ///< asked while a process is waited for; true = Interrupted is thrown
 };
 
 /// "conllu:FILE" | the folder of a native model | "process:COMMAND" | "udpipe:MODEL". The command is split into words

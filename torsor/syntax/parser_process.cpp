@@ -1,5 +1,6 @@
 #include "torsor/syntax/parser_process.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -11,12 +12,24 @@ namespace {
 
 constexpr int kHungAfter = 3;  // requests given up in a row
 
+/// ChildProcess::wait, looking now and then whether the user wants to stop. Throws Interrupted.
+ChildProcess::Outcome await_line(ChildProcess& child, const ProcessOptions& options, double seconds,
+                                 std::string& line) {
+  constexpr double kLook = 0.1;
+  for (const double begun = steady_seconds();;) {
+    if (options.stop && options.stop()) throw Interrupted("stopped while a parser was asked");
+    const double left = seconds - (steady_seconds() - begun);
+    const ChildProcess::Outcome outcome = child.wait(options.stop ? std::min(left, kLook) : left, line);
+    if (outcome != ChildProcess::Outcome::timeout || left <= kLook || !options.stop) return outcome;
+  }
+}
+
 /// A child that has said hello.
 std::unique_ptr<ChildProcess> started(const ProcessOptions& options, Hello& hello) {
   auto child = std::make_unique<ChildProcess>(options.arguments, options.log, options.line_limit);
   const std::string name = quote(options.arguments.front());
   std::string line;
-  switch (child->wait(options.hello_seconds, line)) {
+  switch (await_line(*child, options, options.hello_seconds, line)) {
     case ChildProcess::Outcome::line:
       break;
     case ChildProcess::Outcome::timeout:
@@ -63,7 +76,7 @@ class ProcessWordParser final : public WordParser {
   WordStep read(const std::string& form) override {
     child_->send(word_request(form));
     std::string line;
-    const ChildProcess::Outcome outcome = child_->wait(options_.reply_seconds, line);
+    const ChildProcess::Outcome outcome = await_line(*child_, options_, options_.reply_seconds, line);
     if (outcome != ChildProcess::Outcome::line)
       throw Error(str("parser ", quote(options_.arguments.front()), " gave no answer to word ", history_.size() + 1,
                       outcome == ChildProcess::Outcome::timeout ? str(" within ", options_.reply_seconds, " s") : "",
@@ -216,7 +229,7 @@ void ProcessParser::converse(std::size_t count,
     std::string line;
     // Lines that answer nothing do not buy time: what remains is counted over all of them.
     const double begun = steady_seconds();
-    const ChildProcess::Outcome outcome = child_->wait(left, line);
+    const ChildProcess::Outcome outcome = await_line(*child_, options_, left, line);
     left -= steady_seconds() - begun;
     bool answered = false;
     switch (outcome) {

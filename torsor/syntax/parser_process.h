@@ -23,6 +23,7 @@ struct ProcessOptions {
   int most_restarts = 3;       ///< after a crash; then everything is unparsed
   std::size_t in_flight = 8;   ///< requests sent before their replies are in
   std::size_t line_limit = kLongestLine;
+  std::function<bool()> stop = {};  ///< asked while the child is waited for; true = Interrupted is thrown
 };
 
 /// What went wrong so far.
