@@ -11,6 +11,7 @@
 
 #include "tests/base/test_folder.h"
 #include "tests/lab/tiny_lab.h"
+#include "tests/lab/toy_causal_parser.h"
 
 namespace torsor {
 namespace {
@@ -141,12 +142,8 @@ TEST_F(LabGlue, FindsTasksByFolder) {
   EXPECT_THROW(load_glue_tasks(folder / "data", {"RTE"}, {}), Error);
 }
 
-TEST_F(LabGlue, ComparesResumesAndRepeats) {
-  testing::TestFolder folder;
-  put_task(folder, "SST-2");
-  put_task(folder, "mine");
+GlueComparePlan tiny_comparison(const testing::TestFolder& folder) {
   GlueComparePlan plan = glue_profile("quick");
-  plan.encodings = {"learned", "fox"};
   plan.folder = folder / "data";
   plan.tasks = {"SST-2", "mine:SST-2"};
   plan.seeds = {0};
@@ -161,6 +158,15 @@ TEST_F(LabGlue, ComparesResumesAndRepeats) {
   plan.fine.most_steps = 2;
   plan.data.generated_bytes = 4000;
   plan.threads = 1;
+  return plan;
+}
+
+TEST_F(LabGlue, ComparesResumesAndRepeats) {
+  testing::TestFolder folder;
+  put_task(folder, "SST-2");
+  put_task(folder, "mine");
+  GlueComparePlan plan = tiny_comparison(folder);
+  plan.encodings = {"learned", "fox"};
   CompareControl control;
   control.folder = folder / "out";
   std::vector<std::string> told;
@@ -199,6 +205,35 @@ TEST_F(LabGlue, ComparesResumesAndRepeats) {
   elsewhere.folder = folder / "changed";
   put_task(folder, "mine", 11);
   EXPECT_TRUE(contains(message_of<Error>([&] { run_glue_compare(again, elsewhere); }), "the data has changed"));
+}
+
+TEST_F(LabGlue, ControlsAreOfTheParses) {
+  testing::TestFolder folder;
+  put_task(folder, "SST-2");
+  GlueComparePlan plan = tiny_comparison(folder);
+  plan.tasks = {"SST-2"};
+  plan.encodings = {"sipe(learned, mode=incremental)", "sipe(learned, mode=incremental) @ shuffled"};
+  plan.parses.parsers = {testing::toy_causal_parser()};
+  CompareControl control;
+  control.folder = folder / "out";
+  const Json document = run_glue_compare(plan, control);
+  const Json &plain = document.at("runs")[0], &shuffled = document.at("runs")[1];
+  ASSERT_EQ(plain.at("status"), "ok") << plain.at("reason");
+  ASSERT_EQ(shuffled.at("status"), "ok") << shuffled.at("reason");
+  EXPECT_EQ(plain.at("syntax").at("control"), "none");
+  EXPECT_EQ(shuffled.at("syntax").at("control"), "shuffled");
+  EXPECT_NE(plain.at("train").at("losses"), shuffled.at("train").at("losses"));
+
+  control.folder = folder / "other";
+  plan.encodings = {"learned @ shuffled"};
+  plan.parses = {};
+  EXPECT_TRUE(contains(message_of<UsageError>([&] { run_glue_compare(plan, control); }), "'@ shuffled'"));
+  // Sentences of tasks have no gold trees: said before anything is trained.
+  plan.encodings = {"sipe(learned)"};
+  plan.parses.parsers = {"gold"};
+  EXPECT_TRUE(
+      contains(message_of<UsageError>([&] { run_glue_compare(plan, control); }), "a parser of whole sentences"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "other"));
 }
 
 }  // namespace

@@ -196,19 +196,10 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   CompareControl control;
   if (!arguments.from.empty()) {
     for (const CLI::Option* option : arguments.command->get_options())
-      for (const char* planned : {"--encodings",    "--grid",          "--task",
-                                  "--text",         "--valid",         "--tokens",
-                                  "--tokenizer",    "--token-bytes",   "--length",
-                                  "--eval-lengths", "--seeds",         "--steps",
-                                  "--batch",        "--learning-rate", "--eval-spans",
-                                  "--problems",     "--profile",       "--model",
-                                  "--dtype",        "--suites",        "--suite-items",
-                                  "--blimp",        "--separator",     "--sg-final-period",
-                                  "--parser",       "--parses",        "--arcs",
-                                  "--gate",         "--domain",        "--allow-unverified-domain",
-                                  "--strict-gate",  "--gate-every",    "--gate-warn-only"})
-        if (option->count() > 0 && option->check_name(planned))
-          throw UsageError(str("--from repeats a comparison as it was and takes no ", planned));
+      if (const std::string name = option->get_name(); option->count() > 0 && name.starts_with("--") &&
+                                                       name != "--from" && name != "--resume" &&
+                                                       name != "--parse-cache" && !is_common(name))
+        throw UsageError(str("--from repeats a comparison as it was and takes no ", name));
     const Json earlier = read_json(arguments.from);
     if (!earlier.is_object() || !earlier.contains("config") || !earlier.at("config").is_object())
       throw Error(str(arguments.from, ": expected a results.json with a \"config\""));
@@ -216,6 +207,7 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
       glue = glue_plan_from_json(earlier.at("config"), arguments.from);
     else
       plan = compare_from_json(earlier.at("config"), arguments.from);
+    (glue ? glue->parses : plan.parses).cache = arguments.feed.cache;
     control.expected_data = earlier.at("config").value("data_sha256", "");
     // The same bits need the same number of threads.
     const std::int64_t threads = glue ? glue->threads : plan.threads;

@@ -95,11 +95,22 @@ int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& c
   const LoadedModel loaded =
       load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
   if (!loaded.reader) throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', no text"));
+  std::vector<Suite> suites;
+  if (arguments.suites && plan.suites.empty()) {
+    MinimalSuiteOptions made;
+    made.seed = common.seed;
+    made.items = static_cast<std::size_t>(plan.items);
+    for (MinimalSuite& one : minimal_suites(made)) suites.push_back(std::move(one.suite));
+  } else if (arguments.suites) {
+    suites = load_suites(plan.suites);
+  }
+  std::vector<Paradigm> paradigms;
+  if (!plan.blimp.empty()) paradigms = load_blimp(plan.blimp);
   const ModelConfig& config = loaded.model.config();
   const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, {}, "", common);
   require_embedder(loaded.model.encoding(), loaded.embedder, feed ? feed->embedder() : std::string(),
                    arguments.checkpoint);
-  check_feed(feed.get(), loaded.model.encoding(), true, common);
+  check_feed(feed.get(), loaded.model.encoding(), true, common, !paradigms.empty() || any_bare(suites));
   const SentenceOptions options{
       plan.separator, plan.final_period, dtype_named(arguments.dtype), feed.get(), [] { return stop_requested.load(); },
       loaded.reader};
@@ -112,22 +123,13 @@ int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& c
   say(common, str(config.encoding, ": each sentence after ", quote(plan.separator),
                   plan.final_period ? ", with a final period" : ", without a final period of its own"));
   if (arguments.suites) {
-    std::vector<Suite> suites;
-    if (plan.suites.empty()) {
-      MinimalSuiteOptions made;
-      made.seed = common.seed;
-      made.items = static_cast<std::size_t>(plan.items);
-      for (MinimalSuite& one : minimal_suites(made)) suites.push_back(std::move(one.suite));
-    } else {
-      suites = load_suites(plan.suites);
-    }
     json["eval"].push_back(
         suite_evaluation_to_json(evaluate_suites(loaded.model, suites, options), config.train_length));
     if (!common.json) print_entry(json["eval"].back(), "suites", "circuit");
   }
   if (!plan.blimp.empty()) {
     json["eval"].push_back(
-        blimp_evaluation_to_json(evaluate_blimp(loaded.model, load_blimp(plan.blimp), options), config.train_length));
+        blimp_evaluation_to_json(evaluate_blimp(loaded.model, paradigms, options), config.train_length));
     if (!common.json) {
       if (arguments.suites) std::cout << "\n";
       print_entry(json["eval"].back(), "paradigms", "linguistic term");

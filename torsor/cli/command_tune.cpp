@@ -53,9 +53,7 @@ int run_merge(const TuneArguments& arguments, const CommonOptions& common) {
   if (out.empty()) throw UsageError("tune --merge needs --out, the folder of the merged checkpoint");
   for (const CLI::Option* option : arguments.command->get_options()) {
     const std::string name = option->get_name();
-    const bool common_one = name == "--out" || name == "--force" || name == "--json" || name == "--quiet" ||
-                            name == "--threads" || name == "--seed";
-    if (option->count() > 0 && name.starts_with("--") && name != "--merge" && name != "--base" && !common_one)
+    if (option->count() > 0 && name.starts_with("--") && name != "--merge" && name != "--base" && !is_common(name))
       throw UsageError(str("tune --merge trains nothing and takes no ", name));
   }
   if (!arguments.checkpoint.empty())

@@ -56,6 +56,13 @@ constexpr std::int64_t kMostThreads = 1024;
 /// A sub-command sets `chosen` to what is to be run; its result is the exit code.
 using Chosen = std::function<int()>;
 
+/// Whether an option is one of those that every command has.
+inline bool is_common(const std::string& option) {
+  for (const char* one : {"--out", "--force", "--seed", "--threads", "--quiet", "--json", "--help"})
+    if (option == one) return true;
+  return false;
+}
+
 /// Set by Ctrl-C; a second one ends the process at once.
 extern std::atomic<bool> stop_requested;
 /// Set by commands that write nothing before they are done and cannot ask in between: the first signal ends them.
@@ -78,5 +85,6 @@ void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_tune_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_bench_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
+void add_tokenizer_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 
 }  // namespace torsor

@@ -51,9 +51,10 @@ ParseSources sources_of(const FeedArguments& arguments) {
   return sources;
 }
 
-void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_texts, const CommonOptions& common) {
+void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_texts, const CommonOptions& common,
+                bool bare_texts) {
   if (feed == nullptr || encoding.inputs().empty()) return;
-  feed->check(encoding, other_texts);
+  feed->check(encoding, other_texts, bare_texts);
   for (const std::string& line : gate_lines(feed->account(encoding))) say(common, line);
 }
 

@@ -25,7 +25,8 @@ ParseSources sources_of(const FeedArguments& arguments);
 
 /// Has the feed checked before anything is done with it (SyntaxFeed::check) and says what the gate closes. `feed` may
 /// be null.
-void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_texts, const CommonOptions& common);
+void check_feed(const SyntaxFeed* feed, const Encoding& encoding, bool other_texts, const CommonOptions& common,
+                bool bare_texts = false);
 
 /// The feed of a single run: none where nothing was given. Parses of long texts are kept in `cache` unless the options
 /// name another folder.

@@ -410,4 +410,12 @@ SuiteSummary summarize_suites(std::span<const SuiteResult> results) {
   return summary;
 }
 
+bool any_bare(const std::vector<Suite>& suites) {
+  for (const Suite& suite : suites)
+    for (const SuiteItem& item : suite.items)
+      for (const SuiteCondition& condition : item.conditions)
+        if (!condition.tree) return true;
+  return false;
+}
+
 }  // namespace torsor

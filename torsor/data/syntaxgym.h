@@ -70,6 +70,9 @@ struct Suite {
   std::vector<SuiteItem> items;
 };
 
+/// Whether a sentence of a suite brings no tree.
+bool any_bare(const std::vector<Suite>& suites);
+
 /// Reads a suite. Of `meta`, keys that are not known are passed over (it is for people); elsewhere they are errors.
 /// This project's own keys are meta.circuit, meta.attach_marks and a condition's "tree"; other readers pass them over.
 /// The metric "all" of some published files stands for the sum.

@@ -87,7 +87,7 @@ class GlueComparison {
     // Everything that can be refused is refused before the first step.
     for (const std::string& encoding : plan_.encodings) {
       EncoderPlan plan = plan_.encoder;
-      plan.run.encoding = encoding;
+      plan.run.encoding = split_control(encoding).first;
       const Encoder encoder = make_encoder(plan);
       if (!encoder.encoding().inputs().empty() && !control_.feed && plan_.parses.empty())
         throw UsageError(str("'", encoding, "' reads ", encoder.encoding().inputs().front(),
@@ -98,9 +98,13 @@ class GlueComparison {
     if (const SyntaxFeedFactory make = feed_factory(plan_.parses, control_, /*causal=*/false)) feed_ = make(data_);
     for (const std::string& encoding : plan_.encodings) {
       EncoderPlan plan = plan_.encoder;
-      plan.run.encoding = encoding;
+      const auto [expression, control] = split_control(encoding);
+      plan.run.encoding = expression;
+      if (!control.empty() && !feed_)
+        throw UsageError(str("'@ ", control, "' is a control of parses, and none are read here"));
+      if (!control.empty()) feed_->under(control);
       // The sentences of tasks belong to no document.
-      if (const Encoder encoder = make_encoder(plan); feed_) feed_->check(encoder.encoding(), true);
+      if (const Encoder encoder = make_encoder(plan); feed_) feed_->check(encoder.encoding(), true, true);
     }
     data_.sha256 = sha256_hex(data_.sha256 + hash_of(tasks_) + (feed_ ? feed_->sha256() : ""));
     if (!control_.expected_data.empty() && control_.expected_data != data_.sha256)
@@ -144,22 +148,24 @@ class GlueComparison {
     reset_peak_memory();
     attempt(json, control_.folder, control_.on_message, [&] {
       EncoderPlan plan = plan_.encoder;
-      plan.run.encoding = encoding;
+      const auto [expression, control] = split_control(encoding);
+      plan.run.encoding = expression;
       plan.run.seed = seed;
+      const std::shared_ptr<const SyntaxFeed> feed = control.empty() ? feed_ : feed_->under(control);
       const std::string label = plan_.seeds.size() > 1 ? str(encoding, " seed ", seed) : encoding;
-      const EncoderResult pretrained = with_progress(
-          label, folder, [&](const RunControl& control) { return train_encoder(plan, data_, control, feed_); });
+      const EncoderResult pretrained =
+          with_progress(label, folder, [&](const RunControl& run) { return train_encoder(plan, data_, run, feed); });
       json["parameters"] = pretrained.encoder.parameter_count();
       json["train"] = train_to_json(pretrained.train);
       json["peak_memory_bytes"] = json["decode_tokens_per_second"] = nullptr;
       json["eval"] = Json::array();
-      json["eval"].push_back(evaluate_masked(pretrained.encoder, data_.valid, plan, kValidWindows, feed_.get(),
+      json["eval"].push_back(evaluate_masked(pretrained.encoder, data_.valid, plan, kValidWindows, feed.get(),
                                              [this] { return stopped(); }));
-      json["eval"].push_back(tasks_entry(pretrained.encoder, plan, label, folder));
+      json["eval"].push_back(tasks_entry(pretrained.encoder, plan, feed.get(), label, folder));
       if (const std::int64_t memory = peak_memory(); memory > 0) json["peak_memory_bytes"] = memory;
       json["effect"] = nullptr;
-      if (feed_)
-        if (Json syntax = feed_->account(pretrained.encoder.encoding()); !syntax.is_null())
+      if (feed)
+        if (Json syntax = feed->account(pretrained.encoder.encoding()); !syntax.is_null())
           json["syntax"] = std::move(syntax);
     });
     make_directories(folder);
@@ -168,7 +174,7 @@ class GlueComparison {
     return json;
   }
 
-  Json tasks_entry(const Encoder& pretrained, const EncoderPlan& plan, const std::string& label,
+  Json tasks_entry(const Encoder& pretrained, const EncoderPlan& plan, const SyntaxFeed* feed, const std::string& label,
                    const std::string& folder) {
     Json entry = {{"task", "glue"}, {"length", plan.run.length}, {"status", "ok"}, {"reason", ""}};
     entry["score"] = nullptr;
@@ -181,7 +187,7 @@ class GlueComparison {
       const GlueTaskResult result =
           with_progress(str(label, ", ", task.name), folder + "/" + task.name, [&](const RunControl& control) {
             return fine_tune(pretrained, task, plan_.fine, plan.run.seed, plan.run.length, plan.run.dtype, control,
-                             feed_.get());
+                             feed);
           });
       const GlueInfo& info = glue_info(task.task);
       own = own && task.name == info.name;

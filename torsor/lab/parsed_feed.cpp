@@ -162,10 +162,10 @@ class ParsedFeed final : public SyntaxFeed, public std::enable_shared_from_this<
     return named;
   }
 
-  void check(const Encoding& encoding, bool other_texts) const override {
+  void check(const Encoding& encoding, bool other_texts, bool bare_texts) const override {
     if (encoding.inputs().empty()) return;
     const Asked asked = asked_by(encoding);
-    parsers_->require(asked.mode);
+    parsers_->require(asked.mode, bare_texts);
     for (const std::string& name : encoding.inputs())
       if (name == kSyntaxVectors) embedder_of(encoding, asked.mode);
     parsers_->verdicts(asked.mode, other_texts);

@@ -111,13 +111,17 @@ std::string ParserSet::identity() const {
   return hash.hex();
 }
 
-void ParserSet::require(ParseMode mode) const {
+void ParserSet::require(ParseMode mode, bool bare_texts) const {
   if (mode == ParseMode::kIncremental && !causal_)
     throw UsageError(
         "mode incremental needs a parser that is safe for prefixes (--parser FOLDER of one trained with 'torsor "
         "syntax train --parser incremental')");
   if (mode != ParseMode::kIncremental && whole_name_.empty())
     throw UsageError("modes oracle and oracle_revealed need trees of whole sentences (--parser gold, or a parser)");
+  if (mode != ParseMode::kIncremental && !whole_ && bare_texts)
+    throw UsageError(str("mode ", syntax::mode_name(mode),
+                         " is asked of sentences that bring no trees (suites from files, BLiMP, tasks), and --parser "
+                         "gold has none for them; give a parser of whole sentences in its place"));
 }
 
 std::shared_ptr<const Parse> ParserSet::parse_of(const std::string& text, const std::string& hash, ParseMode mode,

@@ -43,7 +43,7 @@ class ParserSet {
   bool gated() const { return !gate_.reports.empty(); }
 
   /// Throws UsageError where no parser serves the mode.
-  void require(syntax::ParseMode mode) const;
+  void require(syntax::ParseMode mode, bool bare_texts = false) const;
 
   /// The parse of a text in a mode; `tree` is its gold tree where it is a single sentence that brings one. Those of
   /// `large` texts are kept in files.

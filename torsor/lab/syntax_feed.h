@@ -76,8 +76,9 @@ class SyntaxFeed {
                               const Encoding& encoding) const = 0;
 
   /// Throws what inputs() would throw of an encoding whatever the texts: no parser for its mode, a domain that no gate
-  /// tells of. `other_texts` is whether texts that no treebank brings will be asked for.
-  virtual void check(const Encoding& /*encoding*/, bool /*other_texts*/) const {}
+  /// tells of, no tree. `other_texts` is whether texts that no treebank brings will be asked for, `bare_texts` whether
+  /// some of these have no tree of their own.
+  virtual void check(const Encoding& /*encoding*/, bool /*other_texts*/, bool /*bare_texts*/ = false) const {}
 
   /// Reads the documents of a corpus that training will draw from, so that their parses are no part of its time.
   virtual void prepare(const Encoding& /*encoding*/, const Corpus& /*corpus*/) const {}

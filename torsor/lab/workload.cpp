@@ -56,7 +56,8 @@ class TextWorkload : public Workload {
     return stream_inputs(feed_->stream(encoding), data_.valid.reader);
   }
   void check(const Encoding& encoding) const override {
-    if (feed_ && !encoding.inputs().empty()) feed_->check(encoding, data_.other_texts || has_sentences());
+    if (feed_ && !encoding.inputs().empty())
+      feed_->check(encoding, data_.other_texts || has_sentences(), has_bare_sentences());
   }
   void prepare(const Encoding& encoding) const override {
     if (feed_) feed_->prepare(encoding, data_.train);
@@ -115,6 +116,8 @@ class TextWorkload : public Workload {
  protected:
   /// Whether sentences are fed that belong to no document.
   virtual bool has_sentences() const { return false; }
+  /// Whether some of these have no tree.
+  virtual bool has_bare_sentences() const { return false; }
   virtual std::unique_ptr<TextWorkload> copy() const { return std::make_unique<TextWorkload>(*this); }
 
   LmData data_;
@@ -168,6 +171,7 @@ class SyntaxWorkload : public TextWorkload {
 
  private:
   bool has_sentences() const override { return true; }
+  bool has_bare_sentences() const override { return !paradigms_.empty() || any_bare(suites_); }
   std::unique_ptr<TextWorkload> copy() const override { return std::make_unique<SyntaxWorkload>(*this); }
 
   SyntaxPlan plan_;

@@ -147,7 +147,7 @@ LoadedModel load_merged(const std::string& folder, const std::string& encoding, 
 std::shared_ptr<const Tokenizer> reader_of(const std::string& folder, const std::string& name) {
   auto bytes = std::make_shared<ByteTokenizer>();
   if (name == bytes->name()) return bytes;
-  if (!name.starts_with(BpeTokenizer::kNamePrefix)) return nullptr;
+  if (!name.starts_with("bpe-")) return nullptr;
   auto pieces = BpeTokenizer::load(folder + "/tokenizer.json");
   if (pieces->name() != name)
     throw Error(str(folder, "/tokenizer.json: not the tokenizer of this model: it is '", pieces->name(),
