@@ -30,7 +30,7 @@ TEST(Blimp, WhatIsNoPairIsRefusedWithItsLine) {
     const std::string message = message_of<Error>([&] { paradigm_from_lines(kLine + "\n" + line, "u.jsonl"); });
     EXPECT_TRUE(contains(message, "u.jsonl:2:") && contains(message, part)) << message;
   };
-  refused("\"UID\": \"u\"", "\"UID\": \"w\"", "pairs of 'u' alone");
+  refused("\"UID\": \"u\"", "\"UID\": \"w\"", "pairs of 'u' ('syntax', 't') alone, found one of 'w'");
   refused("Who leave?", "  ", "a sentence under 'sentence_bad'");
   refused("\"pairID\": \"0\"", "\"pairID\": 0", "text under 'pairID'");
   refused("\"UID\": \"u\"", "\"uid\": \"u\"", "text under 'UID'");

@@ -10,6 +10,7 @@
 
 #include "tests/base/test_folder.h"
 #include "tests/lab/tiny_lab.h"
+#include "torsor/base/file.h"
 #include "torsor/data/task.h"
 #include "torsor/lab/profile.h"
 
@@ -338,6 +339,13 @@ TEST_F(LabCompare, ATaskIsComparedLikeText) {
   for (const auto& entry : std::filesystem::directory_iterator(options.folder + "/runs"))
     if (contains(entry.path().filename(), "rope")) std::filesystem::remove_all(entry.path());
   EXPECT_EQ(timeless(run_compare(again, options)), timeless(document));
+
+  // A record that is another run's is not taken for one's own.
+  const std::filesystem::directory_iterator runs(options.folder + "/runs");
+  const std::vector<std::filesystem::directory_entry> folders(runs, {});
+  ASSERT_GE(folders.size(), 2u);
+  write_file_atomic(folders[0].path() / "result.json", slurp(folders[1].path() / "result.json"));
+  EXPECT_TRUE(contains(message_of<Error>([&] { run_compare(again, options); }), "found another run's"));
 
   // Another number of problems is another plan.
   plan_.problems = 5;

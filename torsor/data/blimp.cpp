@@ -53,7 +53,9 @@ Paradigm paradigm_from_lines(std::string_view text, const std::string& source) {
     if (paradigm.pairs.empty()) {
       paradigm.uid = uid, paradigm.field = field, paradigm.term = term;
     } else if (uid != paradigm.uid || field != paradigm.field || term != paradigm.term) {
-      throw Error(str(where, ": expected pairs of ", quote(paradigm.uid), " alone, found one of ", quote(uid)));
+      throw Error(str(where, ": expected pairs of ", quote(paradigm.uid), " (", quote(paradigm.field), ", ",
+                      quote(paradigm.term), ") alone, found one of ", quote(uid), " (", quote(field), ", ", quote(term),
+                      ")"));
     }
     paradigm.pairs.push_back(std::move(pair));
   }

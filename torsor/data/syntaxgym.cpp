@@ -150,8 +150,9 @@ class SuiteReader {
       region.finish();
       for (const SuiteRegion& earlier : condition.regions)
         if (earlier.number == number) region.fail(str("region_number ", number, " is there twice"));
-      if (find_invalid_utf8(content) != std::string_view::npos || content.find('\0') != std::string::npos)
+      if (find_invalid_utf8(content) != std::string_view::npos)
         region.fail(str("region ", number, ": expected text in UTF-8"));
+      if (content.find('\0') != std::string::npos) region.fail(str("region ", number, ": holds a zero byte"));
       condition.regions.push_back({number, content});
     }
     const std::string text = suite_sentence(suite_, condition).text;

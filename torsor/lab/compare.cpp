@@ -100,7 +100,7 @@ class Comparison {
 
   Json one_run(const std::string& encoding, std::uint64_t seed) {
     const std::string folder = folder_->run_folder(encoding, seed);
-    if (const auto earlier = folder_->recorded(folder)) {
+    if (const auto earlier = folder_->recorded(encoding, seed)) {
       effects_.push_back(earlier->at("effect"));
       Json run = *earlier;
       run.erase("effect");

@@ -139,7 +139,7 @@ class GlueComparison {
 
   Json one_run(const std::string& encoding, std::uint64_t seed) {
     const std::string folder = folder_->run_folder(encoding, seed);
-    if (const auto earlier = folder_->recorded(folder)) {
+    if (const auto earlier = folder_->recorded(encoding, seed)) {
       Json run = *earlier;
       run.erase("effect");
       return run;

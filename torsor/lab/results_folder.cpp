@@ -74,12 +74,15 @@ std::string ResultsFolder::run_folder(const std::string& name, std::uint64_t see
   return str(folder_, "/runs/", slug(name), "-seed", seed);
 }
 
-std::optional<Json> ResultsFolder::recorded(const std::string& run_folder) const {
-  const std::string path = run_folder + "/result.json";
+std::optional<Json> ResultsFolder::recorded(const std::string& name, std::uint64_t seed) const {
+  const std::string path = run_folder(name, seed) + "/result.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
   Json earlier = read_json(path);
   if (!earlier.is_object() || !earlier.contains("status") || !earlier.contains("effect"))
     throw Error(str(path, ": expected the record of a run; remove the file to run it again"));
+  if (earlier.value("encoding", Json()) != name || earlier.value("seed", Json()) != seed)
+    throw Error(str(path, ": expected the record of '", name, "' seed ", seed,
+                    ", found another run's; remove the file to run it again"));
   if (earlier.at("status") == "failed") return std::nullopt;
   return earlier;
 }

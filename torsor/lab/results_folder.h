@@ -23,7 +23,7 @@ class ResultsFolder {
   /// Where the run called `name` with a seed works.
   std::string run_folder(const std::string& name, std::uint64_t seed) const;
   /// The record that an earlier process left of a run, unless it failed. Throws Error for a damaged one.
-  std::optional<Json> recorded(const std::string& run_folder) const;
+  std::optional<Json> recorded(const std::string& name, std::uint64_t seed) const;
   /// Leaves a run's record. A failed run that cannot be recorded either is let go: what is told of it suffices.
   void record(const std::string& run_folder, const Json& run) const;
   /// Replaces results.json.

@@ -1,5 +1,6 @@
 #include "torsor/lab/syntax_feed.h"
 
+#include <cstdio>
 #include <utility>
 
 #include "torsor/base/error.h"
@@ -51,8 +52,9 @@ std::vector<std::string> gate_lines(const Json& account) {
     const bool fed = one.at("fed").get<bool>();
     if (fed && verdict != "unverified") continue;
     const auto name = one.at("domain").get<std::string>();
-    lines.push_back(str("gate: ", name.empty() ? "text without a domain" : name, ": ", verdict,
-                        one.at("uas").is_number() ? str(" (UAS ", one.at("uas"), ")") : "",
+    char uas[32] = "";
+    if (one.at("uas").is_number()) std::snprintf(uas, sizeof uas, " (UAS %.1f)", one.at("uas").get<double>());
+    lines.push_back(str("gate: ", name.empty() ? "text without a domain" : name, ": ", verdict, uas,
                         fed ? ", has syntax all the same" : ", has no syntax"));
   }
   return lines;

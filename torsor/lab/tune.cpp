@@ -298,7 +298,7 @@ class TuneComparison {
         }
     const std::string folder = folder_->run_folder(method.label, seed);
     Json json;
-    if (const auto earlier = folder_->recorded(folder)) {
+    if (const auto earlier = folder_->recorded(method.label, seed)) {
       json = *earlier;
     } else {
       json = run_json(method.label, seed);
