@@ -1,0 +1,89 @@
+// Byte-level byte-pair encoding, GPT-2's kind: read, written, trained (torsor/data/bpe_train.h) and applied.
+//
+// A text is taken apart in three steps:
+//
+//     added tokens     "A<|endoftext|>"  ->  "A", <|endoftext|>     torsor/data/bpe_added.h
+//     pieces           "A low, lower"    ->  "A", " low", ",", " lower"    torsor/data/bpe_split.h
+//     bytes, merged    " lower"          ->  " low", "er"
+//
+// In a piece the merge of the lowest rank comes first, and of equal ones the leftmost, until none is left.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "torsor/data/bpe_added.h"
+#include "torsor/data/tokenizer.h"
+
+namespace torsor {
+
+/// Two tokens that become one, whose bytes are those of both.
+struct BpeMerge {
+  TokenId left = 0, right = 0, result = 0;
+  bool operator==(const BpeMerge&) const = default;
+};
+
+/// All that decides the ids of a text.
+struct BpeModel {
+  std::vector<std::string> vocabulary;  ///< the bytes of every id; of an added token its text
+  std::vector<BpeMerge> merges;         ///< by rank
+  std::vector<BpeAddedToken> added;     ///< in any order
+  bool add_prefix_space = false;        ///< a space goes before every text between added tokens that begins with none
+};
+
+/// decode(encode(text)) == text for every sequence of bytes, valid UTF-8 or not, save for what the model itself drops
+/// or adds: white space beside an added token with `lstrip` or `rstrip`, and the space of `add_prefix_space`.
+class BpeTokenizer : public Tokenizer {
+ public:
+  /// Throws Error when a byte has no token, bytes or texts stand twice, a merge does not make what it says, or an added
+  /// token stands for something else inside the model.
+  explicit BpeTokenizer(BpeModel model);
+
+  /// Reads a tokenizer.json, or a folder with one, or else with vocab.json and merges.txt (which name no added tokens).
+  /// A tokenizer.json must mean what this class does: a BPE model on all bytes, ByteLevel pieces with GPT-2's
+  /// expression, no normalizer, no truncation or padding. `post_processor` is passed over: encode() adds no tokens of a
+  /// template. Anything else is an Error that names the file and the key.
+  static std::shared_ptr<const BpeTokenizer> load(const std::string& path);
+
+  /// "bpe-" and 16 hexadecimal digits of the SHA-256 of vocabulary, merges, added tokens and prefix space: equal names
+  /// mean equal ids, whatever the file looked like.
+  std::string name() const override { return name_; }
+  std::uint32_t vocabulary_size() const override { return static_cast<std::uint32_t>(model_.vocabulary.size()); }
+  std::vector<TokenId> encode(std::string_view text) const override;
+  std::string decode(std::span<const TokenId> ids) const override;
+
+  /// A tokenizer.json that load() and Hugging Face's tokenizers read: the same ids, without a post-processor.
+  std::string json() const;
+
+  const BpeModel& model() const { return model_; }
+
+ private:
+  struct Encoding;
+
+  void check_added();
+  void check_vocabulary();
+  void check_merges();
+  /// Ids that the model itself can give: not those of mere added tokens.
+  std::vector<bool> inner_ids() const;
+  std::string identity() const;
+
+  void encode_text(std::string_view text, Encoding& encoding) const;
+  void encode_pieces(std::string_view text, Encoding& encoding) const;
+  void merge_piece(std::string_view piece, Encoding& encoding) const;
+  /// The rank of the merge of two tokens, or kNoRank.
+  std::uint32_t rank(TokenId left, TokenId right) const;
+
+  BpeModel model_;
+  std::array<TokenId, 256> byte_ids_{};
+  std::unordered_map<std::uint64_t, std::uint32_t> ranks_;  // left * 2^32 + right -> index in merges
+  AddedTokenFinder raw_, normalized_;
+  std::string name_;
+};
+
+}  // namespace torsor
