@@ -229,11 +229,13 @@ Corpus tokenized(const Corpus& bytes, std::shared_ptr<const Tokenizer> reader) {
     Document one;
     one.name = document.name;
     one.text_bytes = document.text_bytes;
-    one.tokens = TokenArray::pack(corpus.reader->encode(document.tokens.bytes()), corpus.vocabulary_size);
-    if (!one.tokens.empty()) corpus.documents.push_back(std::move(one));
+    const std::vector<TokenId> ids = corpus.reader->encode(document.tokens.bytes());
+    if (corpus.reader->decode(ids) != document.tokens.bytes())
+      throw Error(str("text: expected a tokenizer that gives text back byte for byte, '", corpus.tokenizer,
+                      "' does not with ", document.name));
+    one.tokens = TokenArray::pack(ids, corpus.vocabulary_size);
+    corpus.documents.push_back(std::move(one));
   }
-  if (corpus.documents.empty())
-    throw Error(str("text: expected text, found none of which '", corpus.tokenizer, "' makes a token"));
   return corpus;
 }
 

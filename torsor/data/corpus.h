@@ -86,8 +86,8 @@ std::vector<std::string> find_texts(const std::vector<std::string>& paths);
 /// UTF-8 are kept). Empty files are passed over; throws Error when all are empty, or one cannot be read.
 Corpus load_text(const std::vector<std::string>& paths);
 
-/// A corpus of bytes in the ids of `reader`, document by document. One whose text becomes no token is left out; throws
-/// Error when all are.
+/// A corpus of bytes in the ids of `reader`, document by document. Throws Error when a text does not come back from its
+/// ids byte for byte (a tokenizer that adds a space before it, say): what is known of its bytes would be wrong.
 Corpus tokenized(const Corpus& bytes, std::shared_ptr<const Tokenizer> reader);
 
 /// A corpus of one document from text in memory, as bytes. Throws Error when it is empty.
