@@ -50,7 +50,7 @@ TEST(CliTasks, AreComparedRepeatedAndScoredAgain) {
   EXPECT_EQ(eval[0], first.at("runs")[0].at("eval")[1]);
   EXPECT_EQ(eval[1], first.at("runs")[0].at("eval")[2]);
   expect_refusal(run({"eval", checkpoint, "--task", "passkey", "--lengths", "100"}), 1, {"addition-1", "passkey"});
-  expect_refusal(run({"eval", checkpoint, "--text", "x.txt"}), 1, {"addition-1", "bytes"});
+  expect_refusal(run({"eval", checkpoint, "--text", "x.txt"}), 1, {"addition-1", "no text"});
   expect_refusal(run({"eval", checkpoint, "--task", "addition"}), 2, {"--lengths"});
   expect_refusal(run({"eval", checkpoint, "--task", "addition", "--lengths", "0"}), 2, {"found 0"});
   expect_refusal(run({"eval", checkpoint, "--task", "addition", "--lengths", "2", "--text", "x"}), 2, {"--text"});
