@@ -50,6 +50,8 @@ class BpeTokenizer : public Tokenizer {
   /// expression, no normalizer, no truncation or padding. `post_processor` is passed over: encode() adds no tokens of a
   /// template. Anything else is an Error that names the file and the key.
   static std::shared_ptr<const BpeTokenizer> load(const std::string& path);
+  /// The same of a tokenizer.json in memory; `source` names it in messages.
+  static std::shared_ptr<const BpeTokenizer> parse(std::string_view text, const std::string& source);
 
   /// "bpe-" and 16 hexadecimal digits of the SHA-256 of vocabulary, merges, added tokens and prefix space: equal names
   /// mean equal ids, whatever the file looked like.

@@ -210,8 +210,7 @@ const Json& part(const Json& model, const char* key, const std::string& source) 
   return *found;
 }
 
-BpeModel read_tokenizer_json(const std::string& path) {
-  const Json json = read_document(path);
+BpeModel model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
   if (const auto version = document.get<std::string>("version", "1.0"); version != "1.0")
     document.fail(str("key 'version' must be 1.0, found ", shown(version)));
@@ -271,6 +270,14 @@ BpeModel read_vocab_and_merges(const std::string& folder) {
   return made;
 }
 
+std::shared_ptr<const BpeTokenizer> checked(BpeModel model, const std::string& source) {
+  try {
+    return std::make_shared<const BpeTokenizer>(std::move(model));
+  } catch (const Error& problem) {
+    throw Error(str(source, ": ", problem.what()));
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const BpeTokenizer> BpeTokenizer::load(const std::string& path) {
@@ -284,12 +291,11 @@ std::shared_ptr<const BpeTokenizer> BpeTokenizer::load(const std::string& path) 
       throw Error(str("tokenizer: expected tokenizer.json, or vocab.json and merges.txt, in '", path, "'"));
     if (!two_files) source += "/tokenizer.json";
   }
-  BpeModel model = two_files ? read_vocab_and_merges(path) : read_tokenizer_json(source);
-  try {
-    return std::make_shared<const BpeTokenizer>(std::move(model));
-  } catch (const Error& problem) {
-    throw Error(str(source, ": ", problem.what()));
-  }
+  return checked(two_files ? read_vocab_and_merges(path) : model_of(read_document(source), source), source);
+}
+
+std::shared_ptr<const BpeTokenizer> BpeTokenizer::parse(std::string_view text, const std::string& source) {
+  return checked(model_of(parse_json(text, source), source), source);
 }
 
 std::string BpeTokenizer::json() const {
