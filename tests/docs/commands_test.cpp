@@ -39,7 +39,8 @@ std::string program(const std::string& arguments) { return str("'", TORSOR_PROGR
 /// The command of a command line: its first word, or two where the first is a group of commands.
 std::string command_of(const std::string& arguments) {
   const std::size_t space = arguments.find(' ');
-  if (arguments.substr(0, space) != "syntax" || space == std::string::npos) return arguments.substr(0, space);
+  const std::string first = arguments.substr(0, space);
+  if ((first != "syntax" && first != "tokenizer") || space == std::string::npos) return first;
   return arguments.substr(0, arguments.find(' ', space + 1));
 }
 

@@ -78,5 +78,6 @@ void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_tune_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_bench_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
+void add_tokenizer_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 
 }  // namespace torsor

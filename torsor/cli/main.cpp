@@ -92,6 +92,7 @@ int run(int argc, char** argv) {
   add_convert_command(app, common, chosen);
   add_inspect_commands(app, common, chosen);
   add_syntax_command(app, common, chosen);
+  add_tokenizer_command(app, common, chosen);
   add_bench_command(app, common, chosen);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     command->footer(

@@ -1,0 +1,145 @@
+// torsor tokenizer train, encode, decode, show.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/cli/program.h"
+
+namespace torsor::testing {
+namespace {
+
+TEST(CliTokenizer, ExamplesOfEveryHelpWork) {
+  const TestFolder folder;
+  folder.put("book.txt", tiny_text(20000));
+  for (const char* command : {"train", "encode", "decode", "show"}) {
+    const Ran help = run({"tokenizer", command, "--help"});
+    ASSERT_EQ(help.code, 0) << help;
+    std::istringstream lines(help.out);
+    int examples = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("Example: ", 0) != 0) continue;
+      ++examples;
+      const Ran ran = run_shell(line.substr(9), folder.path());
+      EXPECT_EQ(ran.code, 0) << line << "\n" << ran;
+      EXPECT_EQ(ran.out.empty(), contains(line, ">")) << line;
+    }
+    EXPECT_GT(examples, 0) << command;
+  }
+}
+
+TEST(CliTokenizer, TrainsEncodesAndDecodes) {
+  const TestFolder folder;
+  const std::string text = folder.put("ab.txt", "ab ab abab");
+  const Ran trained = run({"tokenizer", "train", "--text", text, "--vocabulary", "300", "--out", folder / "t"});
+  ASSERT_EQ(trained.code, 0) << trained;
+  EXPECT_TRUE(contains(trained.out, ": 258 tokens, ")) << trained;
+  EXPECT_TRUE(contains(trained.err, "258 tokens instead of 300")) << trained;
+  EXPECT_EQ(folder.names(), std::vector<std::string>({"ab.txt", "t"}));
+
+  // 256 is "ab", 257 " ab".
+  EXPECT_EQ(run({"tokenizer", "encode", "--tokenizer", folder / "t", text}).out, "256 257 257 256\n");
+  EXPECT_EQ(run({"tokenizer", "encode", "--tokenizer", folder / "t/tokenizer.json", text}).out, "256 257 257 256\n");
+  const Json encoded = parse_json(run({"tokenizer", "encode", "--tokenizer", folder / "t", text, "--json"}).out, "ids");
+  EXPECT_EQ(encoded.at("ids"), Json({256, 257, 257, 256}));
+  EXPECT_EQ(encoded.at("text_bytes"), 10);
+  const Ran piped = run_shell(
+      "torsor tokenizer encode --tokenizer t < ab.txt | torsor tokenizer decode --tokenizer t -", folder.path());
+  EXPECT_EQ(piped.out, "ab ab abab") << piped;
+  const std::string empty = folder.put("empty.txt", "");
+  EXPECT_EQ(run({"tokenizer", "encode", "--tokenizer", folder / "t", empty}).out, "\n");
+  EXPECT_EQ(run({"tokenizer", "decode", "--tokenizer", folder / "t", empty}).out, "");
+
+  // Any bytes come back.
+  std::string odd;
+  for (int byte = 255; byte >= 0; --byte) odd += static_cast<char>(byte);
+  const std::string bytes = folder.put("odd.bin", odd);
+  const std::string ids = folder.put("ids.txt", run({"tokenizer", "encode", "--tokenizer", folder / "t", bytes}).out);
+  EXPECT_EQ(run({"tokenizer", "decode", "--tokenizer", folder / "t", ids}).out, odd);
+  const Json decoded = parse_json(
+      run({"tokenizer", "decode", "--tokenizer", folder / "t", folder.put("two.txt", "256\n 257"), "--json"}).out,
+      "text");
+  EXPECT_EQ(decoded.at("text"), "ab ab");
+  EXPECT_EQ(decoded.at("tokens"), 2);
+
+  const Json shown =
+      parse_json(run({"tokenizer", "show", "--tokenizer", folder / "t", "--text", text, "--json"}).out, "s");
+  EXPECT_EQ(shown.at("name"), encoded.at("tokenizer"));
+  EXPECT_EQ(shown.at("vocabulary_size"), 258);
+  EXPECT_EQ(shown.at("merges"), 2);
+  EXPECT_EQ(shown.at("tokens"), 4);
+  EXPECT_EQ(shown.at("bytes_per_token"), 2.5);
+  const Ran plain = run({"tokenizer", "show", "--tokenizer", folder / "t", "--text", text});
+  EXPECT_TRUE(contains(plain.out, "258 tokens, 2 merges, 0 added tokens\n2.500 bytes a token: 10 bytes, 4 tokens\n"))
+      << plain;
+}
+
+TEST(CliTokenizer, TrainsOnTreebanksAndGeneratedText) {
+  const TestFolder folder;
+  const std::string treebank = folder.put("treebank.conllu", kTreebank);
+  const Ran trees =
+      run({"tokenizer", "train", "--text", treebank, "--vocabulary", "256", "--out", folder / "a", "--json"});
+  ASSERT_EQ(trees.code, 0) << trees;
+  const Json json = parse_json(trees.out, "train");
+  EXPECT_EQ(json.at("bytes_per_token"), 1.0);
+  EXPECT_EQ(json.at("out"), folder / "a/tokenizer.json");
+  EXPECT_EQ(json.at("text_bytes"), json.at("tokens"));
+
+  const auto generated = [&](const std::string& seed, const std::string& out) {
+    const Ran ran = run({"tokenizer", "train", "--generated", "50000", "--seed", seed, "--vocabulary", "400", "--out",
+                         folder / out, "--json", "--quiet"});
+    EXPECT_EQ(ran.code, 0) << ran;
+    EXPECT_EQ(ran.err, "");
+    return parse_json(ran.out, "train");
+  };
+  const Json one = generated("1", "b"), again = generated("1", "c"), other = generated("2", "d");
+  EXPECT_EQ(one.at("vocabulary_size"), 400);
+  EXPECT_EQ(one.at("name"), again.at("name"));
+  EXPECT_EQ(slurp(folder / "b/tokenizer.json"), slurp(folder / "c/tokenizer.json"));
+  EXPECT_NE(one.at("name"), other.at("name"));
+}
+
+TEST(CliTokenizer, RefusesInOneLine) {
+  const TestFolder folder;
+  const std::string text = folder.put("ab.txt", "ab ab");
+  const std::vector<std::string> train = {"tokenizer", "train", "--text", text, "--vocabulary", "300"};
+  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  expect_refusal(with(train, {}), 2, {"tokenizer train", "--out"});
+  expect_refusal(with(train, {"--generated", "1000", "--out", folder / "t"}), 2, {"--text", "--generated"});
+  expect_refusal(run({"tokenizer", "train", "--text", text, "--vocabulary", "255", "--out", folder / "t"}), 2,
+                 {"--vocabulary", "255"});
+  expect_refusal(run({"tokenizer", "train", "--text", folder / "none.txt", "--out", folder / "t"}), 1, {"none.txt"});
+  expect_refusal(run({"tokenizer", "train", "--text", folder.put("e.txt", ""), "--out", folder / "t"}), 1, {"empty"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "t"));
+  ASSERT_EQ(with(train, {"--out", folder / "t"}).code, 0);
+  const std::string before = slurp(folder / "t/tokenizer.json");
+  folder.put("ab.txt", "xy xy");
+  expect_refusal(with(train, {"--out", folder / "t"}), 1, {"t/tokenizer.json", "--force"});
+  EXPECT_EQ(slurp(folder / "t/tokenizer.json"), before);
+  EXPECT_EQ(with(train, {"--out", folder / "t", "--force"}).code, 0);
+  EXPECT_NE(slurp(folder / "t/tokenizer.json"), before);
+  expect_refusal(with(train, {"--out", text}), 1, {"ab.txt"});
+
+  expect_refusal(run({"tokenizer"}), 2, {"subcommand"});
+  expect_refusal(run({"tokenizer", "trian"}), 2, {"trian", "encode"});
+  expect_refusal(run({"tokenizer", "encode", text}), 2, {"--tokenizer"});
+  expect_refusal(run({"tokenizer", "encode", "--tokenizer", folder / "none", text}), 1, {"none"});
+  expect_refusal(run({"tokenizer", "encode", "--tokenizer", text, text}), 1, {"ab.txt:1:1"});
+  expect_refusal(run({"tokenizer", "encode", "--tokenizer", folder / "t", folder / "none.txt"}), 1, {"none.txt"});
+  for (const char* command : {"encode", "decode", "show"})
+    expect_refusal(run({"tokenizer", command, "--tokenizer", folder / "t", "--out", folder / "o"}), 2,
+                   {command, "--out"});
+  const std::string ids = folder.put("ids.txt", "65 66 x7");
+  expect_refusal(run({"tokenizer", "decode", "--tokenizer", folder / "t", ids}), 1, {"ids.txt", "'x7'", "number 3"});
+  folder.put("ids.txt", "65 258");
+  expect_refusal(run({"tokenizer", "decode", "--tokenizer", folder / "t", ids}), 1, {"258", "index 1"});
+  folder.put("ids.txt", "-1");
+  expect_refusal(run({"tokenizer", "decode", "--tokenizer", folder / "t", ids}), 1, {"'-1'"});
+  folder.put("ids.txt", "99999999999");
+  expect_refusal(run({"tokenizer", "decode", "--tokenizer", folder / "t", ids}), 1, {"99999999999"});
+}
+
+}  // namespace
+}  // namespace torsor::testing
