@@ -223,4 +223,19 @@ std::string print(const Expression& expression) {
   return text;
 }
 
+Expression unwrapped(const Expression& expression, std::string_view wrapper) {
+  Expression result;
+  for (const Term& term : expression.terms) {
+    if (term.name == wrapper && !term.operands.empty()) {
+      for (Term& one : unwrapped(term.operands.front().expression, wrapper).terms)
+        result.terms.push_back(std::move(one));
+      continue;
+    }
+    Term copy = term;
+    for (Item& item : copy.operands) item.expression = unwrapped(item.expression, wrapper);
+    result.terms.push_back(std::move(copy));
+  }
+  return result;
+}
+
 }  // namespace torsor

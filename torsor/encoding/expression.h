@@ -66,6 +66,9 @@ struct Item {
 /// Nesting deeper than 16, text longer than 65536 bytes and bytes outside printable ASCII are refused.
 Expression parse_grammar(std::string_view text);
 
+/// The tree with every `wrapper`(E, ...), at any depth, replaced by the terms of E, its first operand.
+Expression unwrapped(const Expression& expression, std::string_view wrapper);
+
 /// Prints the tree as it stands. Numbers take the shortest form that reads back to the same value.
 std::string print(const Expression& expression);
 std::string print(const Term& term);

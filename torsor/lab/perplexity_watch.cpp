@@ -14,20 +14,6 @@
 namespace torsor {
 namespace {
 
-Expression without_syntax(const Expression& expression) {
-  Expression result;
-  for (const Term& term : expression.terms) {
-    if (term.name == "sipe" && !term.operands.empty()) {
-      for (Term& one : without_syntax(term.operands.front().expression).terms) result.terms.push_back(std::move(one));
-      continue;
-    }
-    Term copy = term;
-    for (Item& item : copy.operands) item.expression = without_syntax(item.expression);
-    result.terms.push_back(std::move(copy));
-  }
-  return result;
-}
-
 std::string percent(double share) {
   std::ostringstream text;
   text << std::showpos << std::fixed << std::setprecision(2) << 100 * share << " %";
@@ -84,7 +70,7 @@ std::string factor_sizes(const std::vector<std::optional<double>>& effects) {
 }  // namespace
 
 std::string without_syntax(const std::string& expression) {
-  return print(parse(print(without_syntax(parse(expression)))));
+  return print(parse(print(unwrapped(parse(expression), "sipe"))));
 }
 
 std::vector<std::string> bases_first(std::vector<std::string> encodings) {

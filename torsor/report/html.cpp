@@ -13,6 +13,7 @@
 #include "torsor/report/markup.h"
 #include "torsor/report/numbers.h"
 #include "torsor/report/statistics.h"
+#include "torsor/report/syntax_pairs.h"
 #include "torsor/report/syntax_table.h"
 #include "torsor/report/table.h"
 
@@ -428,6 +429,8 @@ class Page {
             "domain that its gate closed has no syntax: there the encoding is the one inside, bit for bit.");
     rows_table(table.rows, "Syntax by encoding", false);
     if (!table.domains.empty()) rows_table(table.domains, "Parser by domain", false);
+    if (const auto pairs = syntax_pair_rows(results_); !pairs.empty())
+      rows_table(pairs, "With syntax beside the same without, and beside controls, seed by seed", false);
     if (!table.notes.empty()) {
       html_.open("ul", {{"class", "reasons"}});
       for (const std::string& note : table.notes) html_.element("li", {}, note);

@@ -139,6 +139,7 @@ Eval read_eval(const Json& json, const std::string& source) {
   eval.reason = object.get<std::string>("reason", "");
   eval.loss = read_finite(object, "loss");
   eval.perplexity = read_measure(object, "perplexity");
+  eval.joint_perplexity = read_measure(object, "joint_ppl");
   eval.bits_per_byte = read_finite(object, "bits_per_byte");
   std::size_t index = 0;
   for (const Json& row : read_list(object, "position_loss")) {

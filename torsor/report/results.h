@@ -46,8 +46,9 @@ struct Eval {
   std::int64_t length = 0;
   Status status = Status::ok;
   std::string reason;
-  std::optional<double> loss;        ///< nats a token; empty where it is not finite
-  std::optional<double> perplexity;  ///< a token; empty where it is not finite
+  std::optional<double> loss;              ///< nats a token; empty where it is not finite
+  std::optional<double> perplexity;        ///< a token; empty where it is not finite
+  std::optional<double> joint_perplexity;  ///< of tokens and their tags together, where the run leaks
   std::optional<double> bits_per_byte;
   std::vector<PositionLoss> position_loss;
   std::optional<double> accuracy;  ///< the share of problems solved, 0..1, of tasks that are scored so

@@ -4,6 +4,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/report/numbers.h"
+#include "torsor/report/syntax_pairs.h"
 #include "torsor/report/table.h"
 
 namespace torsor::report {
@@ -95,6 +96,7 @@ std::string syntax_text(const Results& results) {
   };
   std::string text = "syntax\n" + shown(table.rows);
   if (!table.domains.empty()) text += "\n" + shown(table.domains);
+  if (const auto pairs = syntax_pair_rows(results); !pairs.empty()) text += "\n" + shown(pairs);
   for (const std::string& note : table.notes) text += one_line(note) + "\n";
   return text;
 }
