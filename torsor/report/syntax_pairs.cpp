@@ -116,7 +116,10 @@ std::vector<SyntaxPair> syntax_pairs(const Results& results) {
 
 std::vector<std::vector<std::string>> syntax_pair_rows(const Results& results) {
   std::vector<std::vector<std::string>> rows;
-  const auto signed_text = [](double value) { return (value > 0 ? "+" : "") + format_decimals(value, 2); };
+  const auto signed_text = [](double value) {
+    const std::string text = format_decimals(value, 2);
+    return (value > 0 && text != "0.00" ? "+" : "") + text;
+  };
   for (const SyntaxPair& pair : syntax_pairs(results)) {
     if (rows.empty())
       rows.push_back({"encoding", "beside", "difference of", "seeds", "mean", "sd", "95 %",
