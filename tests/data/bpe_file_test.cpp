@@ -207,7 +207,6 @@ TEST(BpeFile, RefusesFilesThatAreNone) {
   json["model"]["merges"] = Json::array();
   json["model"]["vocab"]["new"] = 64;
   EXPECT_TRUE(contains(refusal(written(folder, json)), "a token for every byte")) << refusal(written(folder, json));
-  // Bytes that are no tokens by one cut file of many: a key given twice.
   EXPECT_TRUE(
       contains(refusal(folder.write("tokenizer.json", R"({"model": {"vocab": {"a": 0, "a": 1}}})")), "duplicate"));
 }

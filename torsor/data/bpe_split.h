@@ -12,7 +12,7 @@ namespace torsor {
 ///     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///
 /// A byte that is not part of valid UTF-8 counts as one of [^\s\p{L}\p{N}]. The classes are those of
-/// torsor/base/unicode_classes.h. What stands before `begin` and behind the piece's white space does not matter.
+/// torsor/base/unicode_classes.h. What stands before `begin` does not matter.
 std::size_t piece_end(std::string_view text, std::size_t begin);
 
 }  // namespace torsor
