@@ -189,6 +189,21 @@ TEST(LoadText, OtherTokenizersKeepTheSizeOfTheText) {
   EXPECT_NE(message.find("byte for byte, 'pairs' does not with"), std::string::npos) << message;
 }
 
+TEST(Corpora, AreAppendedWhereTheyAreReadAlike) {
+  Corpus all;
+  append(all, text_corpus("first", "one"));
+  append(all, text_corpus("and more", "two"));
+  ASSERT_EQ(all.documents.size(), 2u);
+  EXPECT_EQ(all.documents[1].name, "two");
+  EXPECT_EQ(all.text(0) + all.text(1), "firstand more");
+  EXPECT_EQ(all.text_bytes(), 13u);
+  EXPECT_TRUE(all.of_bytes());
+  Corpus tokens = text_corpus("third", "three");
+  tokens.tokenizer = "tokens";
+  EXPECT_THROW(append(all, tokens), Error);
+  EXPECT_EQ(all.documents.size(), 2u);
+}
+
 TEST(CorpusHash, IsTheDigestOfTheDigests) {
   Corpus corpus = text_corpus("abc", "somewhere");
   const std::string abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";  // FIPS 180-4 example

@@ -17,6 +17,7 @@
 #include "torsor/lab/evaluate.h"
 #include "torsor/lab/parsed_feed.h"
 #include "torsor/lab/surprisal.h"
+#include "torsor/lab/workload.h"
 #include "torsor/model/checkpoint.h"
 
 namespace torsor {
@@ -66,9 +67,8 @@ TEST_F(Tokenized, ACorpusGivesItsTextBack) {
   const FeedRow row = window_row(pieces, {0, 5}, 7);
   ASSERT_EQ(row.tokens.size(), 7u);
   for (std::size_t t = 0; t < 7; ++t) {
-    const TokenId id = pieces.documents[0].tokens[5 + t];
     EXPECT_EQ(row.text.substr(row.tokens[t].begin, row.tokens[t].end - row.tokens[t].begin),
-              reader()->decode({&id, 1}));
+              reader()->text_of(pieces.documents[0].tokens[5 + t]));
   }
   const Split parts = split(pieces, 0.3, 0);
   EXPECT_EQ(parts.train.text(0) + parts.valid.text(0), kText);
@@ -184,6 +184,33 @@ TEST_F(Tokenized, CheckpointsHoldTheirTokenizer) {
       contains(message_of<Error>([&] { load_checkpoint(folder_ / "model"); }), "not the tokenizer of this model"));
   std::filesystem::remove(folder_ / "model/tokenizer.json");
   EXPECT_TRUE(contains(message_of<Error>([&] { load_checkpoint(folder_ / "model"); }), "tokenizer.json"));
+}
+
+TEST_F(Tokenized, FactorsOfAWorkloadAreThoseOfTheModel) {
+  folder_.put("text.txt", kText + kText + kText + kText + kText);
+  write_file_atomic(folder_ / "tokenizer.json", reader()->json());
+  ComparePlan plan;
+  plan.data.text = {folder_ / "text.txt"};
+  plan.data.tokenizer = folder_ / "tokenizer.json";
+  plan.run = testing::tiny_plan();
+  plan.eval_lengths = {16};
+  const auto workload = make_workload(plan, [](const LmData& data) {
+    return make_parsed_feed({.parsers = {testing::toy_causal_parser()}}, true, data.gold);
+  });
+  const auto effect = [&](const std::string& expression, double beta) {
+    const Decoder model =
+        testing::edited_model(config(expression), 3, [&](const std::string& name, at::Tensor& tensor) {
+          if (name.ends_with("beta")) tensor.fill_(beta);
+        });
+    return workload->factor_effects(model, 16, at::kFloat);
+  };
+  // F = 1 + beta tanh(z): nothing where beta is 0, and in proportion to it.
+  const auto none = effect("sipe(t5)", 0), small = effect("sipe(t5)", 0.1), large = effect("sipe(t5)", 0.2);
+  ASSERT_EQ(small.size(), 1u);
+  EXPECT_EQ(none[0], 0.0);
+  EXPECT_GT(*small[0], 1e-4);
+  EXPECT_NEAR(*large[0], 2 * *small[0], 1e-6);
+  EXPECT_FALSE(effect("t5", 0.1)[0]);
 }
 
 TEST_F(Tokenized, ComparisonsAreOfTheSameText) {

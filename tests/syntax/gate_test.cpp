@@ -111,6 +111,19 @@ TEST(Gate, ReportsSurviveJson) {
   EXPECT_TRUE(contains(table, "fail")) << table;
 }
 
+TEST(Gate, ReportsSayHowManyWordsAreLeast) {
+  const std::vector<Sentence> gold = chains("answers", 20);  // 200 words
+  SpoilingParser parser(gold, 0);
+  const GateReport report = run_gate(parser, gold, {.least_words = 100, .tokens = true});
+  ASSERT_EQ(report.domains[0].verdict, GateVerdict::kPass);
+  Json json = gate_to_json(report);
+  EXPECT_EQ(json.at("least_words"), 100);
+  EXPECT_EQ(gate_from_json(json, "gate").domains[0].verdict, GateVerdict::kPass);
+  // Without the key the usual number is meant, and 200 words are too few for a verdict then.
+  json.erase("least_words");
+  EXPECT_TRUE(contains(message_of<Error>([&] { gate_from_json(json, "gate"); }), "500 are the least"));
+}
+
 TEST(Gate, EditedReportsAreRefused) {
   const std::vector<Sentence> gold = chains("answers", 200);
   SpoilingParser parser(gold, 3);

@@ -3,8 +3,8 @@
 
 #include "torsor/base/utf8.h"
 #include "torsor/cli/syntax_options.h"
-#include "torsor/data/minimal_suites.h"
 #include "torsor/lab/syntax_eval.h"
+#include "torsor/lab/workload.h"
 #include "torsor/model/checkpoint.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/report/numbers.h"
@@ -88,7 +88,8 @@ SyntaxPlan syntax_plan(const SyntaxOptions& options) {
 }
 
 int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& common) {
-  const SyntaxPlan plan = syntax_plan(arguments.syntax);
+  SyntaxPlan plan = syntax_plan(arguments.syntax);
+  plan.suite_seed = static_cast<std::int64_t>(common.seed);
   if (!arguments.suites && plan.blimp.empty()) throw UsageError("eval --task blimp needs --blimp");
   if (!arguments.suites && (!plan.suites.empty() || arguments.syntax.items > 0))
     throw UsageError("--suites and --suite-items are for --task syntax");
@@ -96,14 +97,7 @@ int run_syntax_eval(const SyntaxEvalArguments& arguments, const CommonOptions& c
       load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
   if (!loaded.reader) throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', no text"));
   std::vector<Suite> suites;
-  if (arguments.suites && plan.suites.empty()) {
-    MinimalSuiteOptions made;
-    made.seed = common.seed;
-    made.items = static_cast<std::size_t>(plan.items);
-    for (MinimalSuite& one : minimal_suites(made)) suites.push_back(std::move(one.suite));
-  } else if (arguments.suites) {
-    suites = load_suites(plan.suites);
-  }
+  if (arguments.suites) suites = suites_of(plan);
   std::vector<Paradigm> paradigms;
   if (!plan.blimp.empty()) paradigms = load_blimp(plan.blimp);
   const ModelConfig& config = loaded.model.config();

@@ -109,6 +109,7 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
     training.trees = sentences;
     training.development = development;
     std::ostream nowhere(nullptr);
+    stops_at_once = true;  // UDPipe asks nobody, and writes its file at the end
     train_udpipe(training, common.out, common.quiet ? nowhere : std::cerr);
     if (common.json)
       std::cout << json_text({{"out", common.out}}) << "\n";

@@ -1,7 +1,6 @@
 // torsor tokenizer: train, encode, decode, show
 #include <charconv>
 #include <filesystem>
-#include <iomanip>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "torsor/data/bpe_train.h"
 #include "torsor/data/grammar.h"
 #include "torsor/lab/data.h"
+#include "torsor/report/numbers.h"
 
 namespace torsor {
 namespace {
@@ -34,12 +34,6 @@ struct UseArguments {
 };
 
 std::string read_input(const std::string& file) { return read_file(file == "-" ? "/dev/stdin" : file); }
-
-std::string decimals(double value) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(3) << value;
-  return text.str();
-}
 
 struct Amount {
   std::size_t bytes = 0, tokens = 0;
@@ -85,7 +79,8 @@ int run_tokenizer_train(const TrainArguments& arguments, const CommonOptions& co
               << "\n";
   else
     std::cout << tokenizer->name() << ": " << tokenizer->vocabulary_size() << " tokens, "
-              << decimals(amount.bytes_per_token()) << " bytes a token on the text, in " << file << "\n";
+              << report::format_decimals(amount.bytes_per_token(), 3) << " bytes a token on the text, in " << file
+              << "\n";
   return 0;
 }
 
@@ -150,8 +145,8 @@ int run_tokenizer_show(const UseArguments& arguments, const CommonOptions& commo
             << " merges, " << model.added.size() << " added tokens"
             << (model.add_prefix_space ? ", a space before every text" : "") << "\n";
   if (!arguments.text.empty())
-    std::cout << decimals(amount.bytes_per_token()) << " bytes a token: " << amount.bytes << " bytes, " << amount.tokens
-              << " tokens\n";
+    std::cout << report::format_decimals(amount.bytes_per_token(), 3) << " bytes a token: " << amount.bytes
+              << " bytes, " << amount.tokens << " tokens\n";
   return 0;
 }
 

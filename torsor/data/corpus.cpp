@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -219,6 +220,17 @@ Corpus text_corpus(std::string text, const std::string& name) {
   const std::size_t size = text.size();
   corpus.documents.push_back({name, TokenArray(std::move(text), 1), size});
   return corpus;
+}
+
+void append(Corpus& corpus, Corpus more) {
+  if (corpus.documents.empty()) {
+    corpus = std::move(more);
+    return;
+  }
+  if (corpus.tokenizer != more.tokenizer)
+    throw Error(str("text: expected ids of '", corpus.tokenizer, "' to append, got ids of '", more.tokenizer, "'"));
+  corpus.vocabulary_size = std::max(corpus.vocabulary_size, more.vocabulary_size);
+  std::move(more.documents.begin(), more.documents.end(), std::back_inserter(corpus.documents));
 }
 
 Corpus tokenized(const Corpus& bytes, std::shared_ptr<const Tokenizer> reader) {

@@ -93,6 +93,10 @@ Corpus tokenized(const Corpus& bytes, std::shared_ptr<const Tokenizer> reader);
 /// A corpus of one document from text in memory, as bytes. Throws Error when it is empty.
 Corpus text_corpus(std::string text, const std::string& name);
 
+/// Adds the documents of `more` behind those of `corpus`; an empty one becomes `more`. Throws Error when their ids are
+/// not of one tokenizer.
+void append(Corpus& corpus, Corpus more);
+
 /// Reads a headerless file of little-endian uint16 (`token_bytes` 2, as nanoGPT writes) or uint32 (4) ids as one
 /// document. The vocabulary is `vocabulary_size`, or the largest id + 1 when that is 0. Throws UsageError for another
 /// width; Error when the file is empty, its size is not a multiple of the width, or an id lies outside the vocabulary.

@@ -247,13 +247,8 @@ std::vector<GeneratedDocument> generate_documents(std::size_t bytes, std::uint64
 
 Corpus generate_corpus(std::size_t bytes, std::uint64_t seed) {
   Corpus corpus;
-  for (GeneratedDocument& document : generate_documents(bytes, seed)) {
-    Corpus one = text_corpus(std::move(document.text), str("generated ", corpus.documents.size() + 1));
-    if (corpus.documents.empty())
-      corpus = std::move(one);
-    else
-      corpus.documents.push_back(std::move(one.documents.front()));
-  }
+  for (GeneratedDocument& document : generate_documents(bytes, seed))
+    append(corpus, text_corpus(std::move(document.text), str("generated ", corpus.documents.size() + 1)));
   return corpus;
 }
 

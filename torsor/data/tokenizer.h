@@ -29,6 +29,9 @@ class Tokenizer {
 
   /// The bytes that `ids` stand for. Throws Error for an id outside the vocabulary.
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
+
+  /// The bytes of one id.
+  std::string text_of(TokenId id) const { return decode({&id, 1}); }
 };
 
 /// One id a byte (256 ids). decode(encode(text)) == text for every sequence of bytes, valid UTF-8 or not.

@@ -52,11 +52,7 @@ Corpus read_texts(const std::vector<std::string>& paths, std::vector<TreebankDoc
   for (const std::string& path : paths) {
     if (!is_treebank(path)) continue;
     for (syntax::TreebankText& one : syntax::treebank_texts(syntax::read_conllu_file(path), path)) {
-      Corpus text = text_corpus(one.text, str(path, ": ", one.doc_id));
-      if (corpus.documents.empty())
-        corpus = std::move(text);
-      else
-        corpus.documents.push_back(std::move(text.documents.front()));
+      append(corpus, text_corpus(one.text, str(path, ": ", one.doc_id)));
       treebanks.push_back({std::move(one), std::filesystem::path(path).stem().string()});
     }
   }

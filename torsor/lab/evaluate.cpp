@@ -20,10 +20,7 @@ bool is_space(std::int64_t byte) { return byte == ' ' || (byte >= '\t' && byte <
 TextAmount text_among(const Tokenizer* reader, const std::int64_t* tokens, std::size_t first, std::size_t last) {
   TextAmount amount;
   if (reader == nullptr) return amount;
-  const auto text_of = [&](std::size_t t) {
-    const auto id = static_cast<TokenId>(tokens[t]);
-    return reader->decode({&id, 1});
-  };
+  const auto text_of = [&](std::size_t t) { return reader->text_of(static_cast<TokenId>(tokens[t])); };
   // A token without bytes (a special one) hides nothing of what stands before it.
   bool behind_space = false;
   for (std::size_t t = first; t-- > 0;)

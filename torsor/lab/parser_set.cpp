@@ -33,7 +33,8 @@ void claim(std::string& name, const std::string& spec, const char* kind) {
   name = spec;
 }
 
-constexpr double kTellEvery = 10;  // seconds
+constexpr double kTellEvery = 10;         // seconds
+constexpr std::size_t kFailuresTold = 3;  // a parser that fails everywhere would fill the screen
 constexpr const char* kWhole = "read whole sentences";
 constexpr const char* kCausal = "are safe for prefixes";
 
@@ -174,9 +175,10 @@ Parse ParserSet::whole(const std::string& text, const std::string& hash, const P
       sentences.push_back(std::move(one.sentence));
     }
     // A parser that fails today may be well tomorrow: what it failed at is not kept.
-    if (failed > 0)
+    if (failed > 0 && failures_++ < kFailuresTold)
       tell(str(failed, " of ", sentences.size(), sentences.size() == 1 ? " sentence" : " sentences", " of a text of ",
-               text.size(), " bytes could not be parsed and have no syntax: ", reason));
+               text.size(), " bytes could not be parsed and have no syntax: ", reason,
+               failures_ == kFailuresTold ? "; further texts are counted and not told" : ""));
     syntax::ParseOptions options;
     options.backend = syntax::backend_id(whole_->info());
     return Made{syntax::make_parse(sentences, text, options), failed == 0};

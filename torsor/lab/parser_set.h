@@ -97,7 +97,8 @@ class ParserSet {
   mutable std::mutex domains_mutex_;
   std::map<std::pair<std::string, syntax::ParseMode>, std::shared_ptr<const syntax::Parse>> parses_;
   std::size_t documents_ = 0, parsed_ = 0;
-  double told_ = 0;  // when somebody was told of them
+  double told_ = 0;           // when somebody was told of them
+  std::size_t failures_ = 0;  // texts of which a part could not be parsed
   std::mutex mutex_;
 };
 

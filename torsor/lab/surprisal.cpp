@@ -28,7 +28,7 @@ Sentence read_sentence(const SentenceOptions& options, const std::string& text) 
   std::size_t end = 0;
   for (const TokenId id : options.reader->encode(options.separator + text)) {
     const std::size_t begin = end;
-    end += options.reader->decode({&id, 1}).size();
+    end += options.reader->text_of(id).size();
     if (end <= options.separator.size()) ++sentence.before;
     sentence.ids.push_back(id);
     sentence.tokens.push_back({begin, end});

@@ -35,8 +35,7 @@ stream_inputs(std::shared_ptr<SyntaxStream> stream, std::shared_ptr<const Tokeni
         const std::int64_t token = rows[row][t];
         if (token < 0 || token >= reader->vocabulary_size())
           throw Error(str("generate: tokens must be those of '", reader->name(), "' to be parsed, found ", token));
-        const auto id = static_cast<TokenId>(token);
-        fresh.push_back(reader->decode({&id, 1}));
+        fresh.push_back(reader->text_of(static_cast<TokenId>(token)));
       }
       stream->read(row, fresh);
     }
@@ -67,9 +66,8 @@ FeedRow window_row(const Corpus& corpus, const Window& window, std::size_t count
   const TokenArray tokens = corpus.documents.at(window.document).tokens.slice(window.begin, count);
   row.tokens.reserve(count);
   for (std::size_t t = 0; t < count; ++t) {
-    const TokenId id = tokens[t];
     const std::size_t begin = row.text.size();
-    row.text += corpus.reader->decode({&id, 1});
+    row.text += corpus.reader->text_of(tokens[t]);
     row.tokens.push_back({begin, row.text.size()});
   }
   return row;

@@ -133,14 +133,7 @@ class SyntaxWorkload : public TextWorkload {
   SyntaxWorkload(const ComparePlan& plan, const SyntaxFeedFactory& make_feed)
       : TextWorkload(plan, make_feed), plan_(plan.syntax), length_(plan.run.length) {
     if (!data_.valid.reader) throw UsageError("--task syntax needs text, not tokens");
-    if (plan_.suites.empty()) {
-      MinimalSuiteOptions options;
-      options.seed = static_cast<std::uint64_t>(plan_.suite_seed);
-      options.items = static_cast<std::size_t>(plan_.items);
-      for (MinimalSuite& one : minimal_suites(options)) suites_.push_back(std::move(one.suite));
-    } else {
-      suites_ = load_suites(plan_.suites);
-    }
+    suites_ = suites_of(plan_);
     if (!plan_.blimp.empty()) paradigms_ = load_blimp(plan_.blimp);
     Sha256 hash;
     hash.update(data_.sha256);
@@ -226,6 +219,16 @@ class TaskWorkload : public Workload {
 };
 
 }  // namespace
+
+std::vector<Suite> suites_of(const SyntaxPlan& plan) {
+  if (!plan.suites.empty()) return load_suites(plan.suites);
+  MinimalSuiteOptions options;
+  options.seed = static_cast<std::uint64_t>(plan.suite_seed);
+  options.items = static_cast<std::size_t>(plan.items);
+  std::vector<Suite> suites;
+  for (MinimalSuite& one : minimal_suites(options)) suites.push_back(std::move(one.suite));
+  return suites;
+}
 
 std::unique_ptr<const Workload> make_workload(const ComparePlan& plan, const SyntaxFeedFactory& feed) {
   if (plan.task == "lm") return std::make_unique<TextWorkload>(plan, feed);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "torsor/data/syntaxgym.h"
 #include "torsor/lab/compare.h"
 #include "torsor/model/generate.h"
 
@@ -56,6 +57,9 @@ class Workload {
   /// Up to `most` tokens that decoding can begin with; at least one.
   virtual std::vector<std::int64_t> prompt(std::int64_t most) const = 0;
 };
+
+/// The suites that a plan names, or else the generated ones. Throws what load_suites throws.
+std::vector<Suite> suites_of(const SyntaxPlan& plan);
 
 /// Loads or makes everything that the plan needs; `feed` is for encodings with per-token inputs. Throws what load_data,
 /// evaluation_windows, make_task, load_suites and load_blimp throw.

@@ -222,6 +222,7 @@ Json gate_to_json(const GateReport& report) {
   json["setting"] = report.options.tokens ? "tokens" : "text";
   json["threshold"] = report.options.threshold;
   json["strict"] = report.options.strict;
+  json["least_words"] = report.options.least_words;
   json["seconds"] = report.seconds;
   json["sentences_per_second"] =
       report.seconds > 0 ? Json(static_cast<double>(report.all.sentences) / report.seconds) : Json();
@@ -248,6 +249,7 @@ GateReport gate_from_json(const Json& json, const std::string& source) {
   report.options.tokens = setting == "tokens";
   report.options.threshold = object.get<double>("threshold");
   report.options.strict = object.get<bool>("strict");
+  report.options.least_words = object.get<std::uint64_t>("least_words", report.options.least_words);
   report.seconds = object.get<double>("seconds");
   object.allow("sentences_per_second");
   for (const Json& domain : object.get<std::vector<Json>>("domains"))

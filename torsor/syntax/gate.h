@@ -68,9 +68,9 @@ GateReport judge(const std::vector<Sentence>& gold, const Score& score, const st
 /// the lower end of its interval above the threshold.
 GateVerdict verdict_of(const GateReport& report, std::string_view domain, bool strict = false);
 
-/// {"parser": {...}, "setting", "threshold", "strict", "seconds", "sentences_per_second", "domains": [{"domain",
-/// "sentences", "words", "unparsed", "uas", "las", "low", "high", "verdict"}], "all": {...}}, and back. The latter
-/// throws Error naming `source`.
+/// {"parser": {...}, "setting", "threshold", "strict", "least_words", "seconds", "sentences_per_second", "domains":
+/// [{"domain", "sentences", "words", "unparsed", "uas", "las", "low", "high", "verdict"}], "all": {...}}, and back. The
+/// latter throws Error naming `source`; a report without least_words was judged with the 500 of GateOptions.
 Json gate_to_json(const GateReport& report);
 GateReport gate_from_json(const Json& json, const std::string& source);
 
