@@ -1,5 +1,7 @@
 #include "tests/attention/call.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -207,6 +209,22 @@ at::Tensor Subject::cached(const Placed& placed, const std::vector<std::int64_t>
     ++turn;
   }
   return at::cat(outs, 2);
+}
+
+void each_row(const std::function<void(const Subject&)>& check) {
+  std::uint64_t seed = 1;
+  for (const EncodingCase& row : case_table())
+    for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+      Setting setting;
+      setting.heads = row.heads[seed / 2 % row.heads.size()];
+      setting.dtype = dtype;
+      setting.transposed = seed % 3 == 0;
+      setting.layer = static_cast<std::int64_t>(seed % 2);
+      const Subject subject(row, setting, seed++);
+      SCOPED_TRACE(subject.name());
+      check(subject);
+      if (::testing::Test::HasFailure()) return;
+    }
 }
 
 std::string Subject::name() const {

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -92,6 +93,10 @@ class Subject {
   NamedTensors parameters_;
   at::Tensor project_q_, project_k_, project_v_;  // (C, H * D), only where the encoding adds to the embedding
 };
+
+/// A few subjects of every row of the case table: one ratio of heads, no window, both dtypes, changing layers. Ends at
+/// the first failure.
+void each_row(const std::function<void(const Subject&)>& check);
 
 /// The part of a placed call: tokens [first, first + count).
 Placed slice(const Placed& placed, std::int64_t first, std::int64_t count);

@@ -32,23 +32,6 @@ void each_subject(const std::function<void(const Subject&)>& check) {
         }
 }
 
-/// A few subjects of every row: the first head counts, no window, both dtypes.
-void each_row(const std::function<void(const Subject&)>& check) {
-  std::uint64_t seed = 1;
-  for (const EncodingCase& row : case_table())
-    for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
-      Setting setting;
-      setting.heads = row.heads[seed / 2 % row.heads.size()];
-      setting.dtype = dtype;
-      setting.transposed = seed % 3 == 0;
-      setting.layer = static_cast<std::int64_t>(seed % 2);
-      const Subject subject(row, setting, seed++);
-      SCOPED_TRACE(subject.name());
-      check(subject);
-      if (::testing::Test::HasFailure()) return;
-    }
-}
-
 double first_position(const Subject& subject, std::int64_t turn) {
   constexpr double kFirst[] = {0, 1, 1e5, 1e6};
   const double first = kFirst[turn % 4];
@@ -87,7 +70,7 @@ TEST(Spine, ACacheForgetsWhatNoWindowReaches) {
     const std::vector<std::vector<std::int64_t>> ways = {{1}, {7}, {30, 1}, {5, 19, 2}};
     const std::vector<std::int64_t>& chunks = ways[static_cast<std::size_t>(seen++) % ways.size()];
     // Fewer than arrive: the capacity bounds no window, where the encoding can do without the tokens behind it.
-    const bool forgets = subject.of_layer().cache(subject.setting().layer).evict == "exact";
+    const bool forgets = subject.of_layer().cache(subject.setting().layer).oldest() == "exact";
     KvCache cache = subject.cache(rows, forgets ? 8 : count, window);
     std::size_t turn = 0;
     for (std::int64_t first = 0; first < count;) {
@@ -257,7 +240,7 @@ TEST(Spine, ACacheGoesBackWithinWhatItsWindowHolds) {
     const Tokens kept = subject.draw(2, 38), dropped = subject.draw(2, 2), again = subject.draw(2, 7);
     const Placed wrong = subject.place(join_tokens({kept, dropped}), subject.run_of_positions(2, 40));
     const Placed right = subject.place(join_tokens({kept, again}), subject.run_of_positions(2, 45));
-    if (subject.of_layer().cache(subject.setting().layer).evict != "exact") return;
+    if (subject.of_layer().cache(subject.setting().layer).oldest() != "exact") return;
     KvCache cache = subject.cache(2, 64, 4);
     const auto append = [&](const Placed& tokens) {
       for (std::int64_t layer = 0; layer < 4; ++layer) {

@@ -72,6 +72,8 @@ KvCache::KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& o
   if (options_.value_dim < 0)
     throw UsageError(str("cache: value_dim must not be negative, found ", options_.value_dim));
   if (options_.value_dim == 0) options_.value_dim = encoding_->dimensions().head_dim;
+  if (options_.raw_keys && encoding_->traits().carries)
+    throw UsageError("cache: raw_keys is not for an encoding whose moves read a position state");
   if (options_.rollback < 0) throw UsageError(str("cache: rollback must not be negative, found ", options_.rollback));
   const std::size_t windows = options_.window.size();
   if (windows > 1 && windows != static_cast<std::size_t>(options_.layers))
@@ -82,10 +84,10 @@ KvCache::KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& o
     by_layer_.push_back(layer_encoding(encoding_, index));
     Layer& layer = layers_[n];
     layer.lengths.assign(static_cast<std::size_t>(options_.batch), 0);
-    layer.forgotten = layer.lengths;
+    layer.forgotten = layer.sinks = layer.lengths;
     layer.window = windows == 0 ? 0 : options_.window[windows == 1 ? 0 : n];
     if (layer.window < 0) throw UsageError(str("cache: window must not be negative, found ", layer.window));
-    if (by_layer_[n]->cache(index).evict != "exact") layer.window = 0;
+    if (by_layer_[n]->cache(index).oldest() != "exact") layer.window = 0;
   }
 }
 
@@ -117,6 +119,7 @@ std::int64_t KvCache::bytes() const {
   };
   for (const Layer& layer : layers_) {
     count(layer.keys), count(layer.values), count(layer.positions), count(layer.documents);
+    count(layer.origin), count(layer.offsets), count(layer.arrived);
     for (const auto& [name, tensor] : layer.kept) count(tensor);
     for (const auto& [name, tensor] : layer.state) count(tensor);
     sum += layer.recent.bytes();
@@ -139,10 +142,11 @@ void KvCache::check_arrival(const Layer& layer, const at::Tensor& k, const at::T
     throw Error(str("cache: v must have shape (", options_.batch, ", ", dimensions.kv_heads, ", ", k.size(2), ", ",
                     options_.value_dim, "), found ", v.sizes()));
   if (!options.causal) throw Error("cache: arriving tokens attend causally; append all of them first and use read()");
+  const std::vector<std::int64_t> held = layer.held();
   for (std::size_t b = 0; b < counts.size() && layer.window == 0; ++b)
-    if (layer.lengths[b] + counts[b] > options_.capacity)
-      throw Error(str("cache: row ", b, " would hold ", layer.lengths[b] + counts[b], " tokens, the capacity is ",
-                      options_.capacity));
+    if (held[b] + counts[b] > options_.capacity)
+      throw Error(
+          str("cache: row ", b, " would hold ", held[b] + counts[b], " tokens, the capacity is ", options_.capacity));
   const bool has_documents = layer.documents.defined();
   if (!is_empty(layer) && options.documents.defined() != has_documents)
     throw Error(str("cache: documents were ", has_documents ? "" : "not ", "given for the earlier tokens"));
@@ -157,7 +161,11 @@ at::Tensor KvCache::next_of(const Layer& layer) const {
   const std::vector<std::int64_t> held = layer.held();
   for (std::int64_t b = 0; b < options_.batch; ++b) {
     const std::int64_t slots = held[static_cast<std::size_t>(b)];
-    if (slots > 0) next[b] = layer.positions[b][slots - 1].narrow(0, 0, 1) + 1;
+    if (slots == 0) continue;
+    at::Tensor newest = layer.positions[b][slots - 1].narrow(0, 0, 1);
+    if (layer.offsets.defined()) newest = newest + layer.offsets[b][slots - 1].narrow(0, 0, 1);
+    if (layer.origin.defined()) newest = newest + layer.origin[b][0].narrow(0, 0, 1);
+    next[b] = newest + 1;
   }
   return next;
 }
@@ -179,6 +187,8 @@ Sides KvCache::arriving_sides(const Layer& layer, const at::Tensor& k, const Att
     const bool alike = options_.batch > 1 && next.eq(next[0]).all().item<bool>();
     arriving.positions = alike ? (next.narrow(0, 0, 1) + count).expand({options_.batch, k.size(2), 1}) : next + count;
   }
+  if (layer.origin.defined() && arriving.positions.dim() == 3 && arriving.positions.size(2) == traits.axes)
+    arriving.positions = arriving.positions.to(at::kDouble) - layer.origin;
   arriving.query_positions = arriving.positions;
   arriving.query_documents = arriving.documents;
   arriving.query_offsets = at::Tensor();
@@ -200,7 +210,10 @@ at::Tensor KvCache::asking_positions(const Layer& layer, const at::Tensor& arriv
     if (count > 0)
       further.copy_(positions.select(0, b).narrow(0, count - 1, 1).expand_as(further));
     else if (length > 0)
-      further.copy_(layer.positions.select(0, b).narrow(0, length - 1, 1).expand_as(further));
+      further.copy_((layer.offsets.defined() ? layer.positions.select(0, b) + layer.offsets.select(0, b)
+                                             : layer.positions.select(0, b))
+                        .narrow(0, length - 1, 1)
+                        .expand_as(further));
     else
       further.zero_();
   }
@@ -221,6 +234,8 @@ void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool 
     layer.positions = grown(layer.positions, {batch, 0, axes}, 1, wanted, stored.dtype(at::kDouble));
     if (layer.documents.defined())
       layer.documents = grown(layer.documents, {batch, 0}, 1, wanted, stored.dtype(at::kLong));
+    if (layer.offsets.defined())
+      layer.offsets = grown(layer.offsets, {batch, 0, axes}, 1, wanted, stored.dtype(at::kDouble));
     for (auto& [name, tensor] : layer.kept) tensor = grown(tensor, tensor.sizes().vec(), 2, wanted, tensor.options());
   }
   if (documents && !layer.documents.defined())
@@ -233,30 +248,45 @@ void KvCache::forget(Layer& layer, std::int64_t arriving) {
   std::vector<std::int64_t> held = layer.held();
   const std::int64_t longest = *std::max_element(held.begin(), held.end());
   if (longest + arriving <= room(layer)) return;
-  std::vector<std::int64_t> drop(held.size());
+  std::vector<std::int64_t> gap(held.size());
   std::int64_t stays = 0;
   for (std::size_t b = 0; b < held.size(); ++b) {
-    drop[b] = std::max<std::int64_t>(0, held[b] - needed(layer));
-    held[b] -= drop[b];
-    stays = std::max(stays, held[b]);
+    gap[b] = std::max<std::int64_t>(0, held[b] - needed(layer));
+    stays = std::max(stays, held[b] - gap[b]);
   }
-  const std::int64_t slots = std::max(stays + arriving, std::min(room(layer), layer.keys.size(2)));
+  drop(layer, layer.sinks, gap, std::max(stays + arriving, std::min(room(layer), layer.keys.size(2))));
+}
+
+void KvCache::drop(Layer& layer, const std::vector<std::int64_t>& sinks, const std::vector<std::int64_t>& gap,
+                   std::int64_t slots) {
+  const std::vector<std::int64_t> held = layer.held();
   const auto moved = [&](at::Tensor& storage, std::int64_t axis) {
     if (!storage.defined()) return;
     std::vector<std::int64_t> shape = storage.sizes().vec();
     shape[static_cast<std::size_t>(axis)] = slots;
     const at::Tensor fresh = at::zeros(shape, storage.options());
     for (std::size_t b = 0; b < held.size(); ++b) {
-      const std::int64_t row = static_cast<std::int64_t>(b);
-      fresh.select(0, row)
-          .narrow(axis - 1, 0, held[b])
-          .copy_(storage.select(0, row).narrow(axis - 1, drop[b], held[b]));
+      const auto row = static_cast<std::int64_t>(b);
+      const at::Tensor to = fresh.select(0, row), from = storage.select(0, row);
+      const std::int64_t first = std::min(sinks[b], held[b]), behind = held[b] - first - gap[b];
+      to.narrow(axis - 1, 0, first).copy_(from.narrow(axis - 1, 0, first));
+      to.narrow(axis - 1, first, behind).copy_(from.narrow(axis - 1, first + gap[b], behind));
     }
     storage = fresh;
   };
+  if (layer.arrived.defined()) {
+    const std::int64_t turned = layer.arrived.size(2);
+    at::Tensor all = at::cat({layer.arrived, layer.keys.narrow(2, turned, layer.keys.size(2) - turned)}, 2);
+    moved(all, 2);
+    layer.arrived = all.narrow(2, 0, std::min(turned, slots)).clone();
+  }
   moved(layer.keys, 2), moved(layer.values, 2), moved(layer.positions, 1), moved(layer.documents, 1);
+  moved(layer.offsets, 1);
   for (auto& [name, tensor] : layer.kept) moved(tensor, 2);
-  for (std::size_t b = 0; b < held.size(); ++b) layer.forgotten[b] += drop[b];
+  for (std::size_t b = 0; b < held.size(); ++b) {
+    layer.forgotten[b] += gap[b];
+    if (gap[b] > 0) layer.sinks[b] = sinks[b];
+  }
 }
 
 void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& counts) {
@@ -282,8 +312,7 @@ void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const NamedTensors kept = encoding.arrive(question, state);
   question.kept = &kept;
   at::Tensor keys = question.k;
-  if (encoding.cache(options.layer).key == CacheContract::Key::Rotated)
-    keys = move_keys(keys, encoding, question, options);
+  if (key_kind(options.layer) == CacheContract::Key::Rotated) keys = move_keys(keys, encoding, question, options);
 
   // Nothing has changed so far: what follows cannot fail for the caller's reasons.
   if (is_empty(layer)) layer.documents = at::Tensor();  // an emptied cache may go on without documents
@@ -296,6 +325,14 @@ void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   place(layer.keys, keys.detach(), 2, held, counts);
   place(layer.values, question.v.detach(), 2, held, counts);
   place(layer.positions, arriving.positions, 1, held, counts);
+  // A slot that a dropped token left may still have its offset.
+  if (layer.offsets.defined()) place(layer.offsets, at::zeros_like(arriving.positions), 1, held, counts);
+  if (layer.arrived.defined())
+    for (std::size_t b = 0; b < counts.size(); ++b) {
+      const std::int64_t count = std::min(counts[b], layer.arrived.size(2) - held[b]);
+      const auto row = static_cast<std::int64_t>(b);
+      if (count > 0) layer.arrived[row].narrow(1, held[b], count).copy_(keys.detach()[row].narrow(1, 0, count));
+    }
   if (arriving.documents.defined()) place(layer.documents, arriving.documents, 1, held, counts);
   for (const auto& [name, tensor] : kept) {
     at::Tensor& storage = layer.kept[name];
@@ -307,7 +344,7 @@ void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   for (std::size_t b = 0; b < counts.size(); ++b) layer.lengths[b] += counts[b];
 }
 
-CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const {
+CacheView KvCache::seen(std::int64_t index, const AttendOptions& options) const {
   const Encoding& encoding = of_layer(index);
   const Layer& layer = layers_[static_cast<std::size_t>(index)];
   const std::vector<std::int64_t> held = layer.held();
@@ -340,12 +377,16 @@ CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const 
     view.kept = encoding.arrive(arrival_question(q, view.keys, view.values, sides, nothing), state);
     return view;
   }
+  const bool raw = key_kind(index) == CacheContract::Key::Raw;
+  if (!raw) turn_keys(index, options);
   view.keys = layer.keys.narrow(2, 0, longest);
   view.values = layer.values.narrow(2, 0, longest);
   view.positions = layer.positions.narrow(1, 0, longest);
+  if (layer.offsets.defined()) view.positions = view.positions + layer.offsets.narrow(1, 0, longest);
+  if (layer.origin.defined() && !sees_frame()) view.positions = view.positions + layer.origin;
   if (layer.documents.defined()) view.documents = layer.documents.narrow(1, 0, longest);
-  for (const auto& [name, tensor] : layer.kept) view.kept.emplace(name, tensor.narrow(2, 0, longest));
-  if (encoding.cache(index).key == CacheContract::Key::Raw) {
+  view.kept = seen_kept(index, longest);
+  if (raw) {
     AttendOptions holding;
     holding.parameters = options.parameters;
     holding.layer = index;
@@ -359,6 +400,13 @@ CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const 
   return view;
 }
 
+CacheView KvCache::view(std::int64_t index, const AttendOptions& options) const {
+  CacheView all = seen(index, options);
+  const Layer& layer = layers_[static_cast<std::size_t>(index)];
+  if (layer.origin.defined() && sees_frame()) all.positions = all.positions + layer.origin;
+  return all;
+}
+
 void KvCache::check_query(const at::Tensor& q) const {
   const Dimensions& dimensions = encoding_->dimensions();
   if (!q.defined() || q.dim() != 4 || q.size(0) != options_.batch || q.size(1) != dimensions.heads ||
@@ -369,18 +417,31 @@ void KvCache::check_query(const at::Tensor& q) const {
 }
 
 Attended KvCache::read(const at::Tensor& q, const AttendOptions& options) const {
-  const Encoding& encoding = of_layer(options.layer);
+  of_layer(options.layer);
   check_query(q);
-  if (!options.query_positions.defined()) throw Error("cache: read() needs query_positions");
+  const at::Tensor& asked = options.query_positions;
+  if (!asked.defined()) throw Error("cache: read() needs query_positions");
+  const at::Tensor& origin = layers_[static_cast<std::size_t>(options.layer)].origin;
+  const bool fits = asked.dim() == 3 && asked.size(2) == encoding_->traits().axes;  // ask() says what is wrong
+  return ask(q, options, origin.defined() && fits ? asked.to(at::kDouble) - origin : asked);
+}
+
+Attended KvCache::ask(const at::Tensor& q, const AttendOptions& options, const at::Tensor& frame) const {
+  const Encoding& encoding = of_layer(options.layer);
+  const Layer& layer = layers_[static_cast<std::size_t>(options.layer)];
   AttendOptions complete = options;
   complete.layers = options_.layers;
   check_call(encoding, complete, options_.batch, q.size(2));
-  const CacheView held = view(options.layer, options);
-  const Layer& layer = layers_[static_cast<std::size_t>(options.layer)];
+  const CacheView held = seen(options.layer, options);
   if (layer.window > 0 && (!options.window || *options.window > layer.window))
     throw Error(str("cache: layer ", options.layer, " was made for a window of ", layer.window,
                     " and holds no more; found ",
                     options.window ? str("a window of ", *options.window) : std::string("no window")));
+  complete.query_positions = frame;
+  if (layer.origin.defined() && !sees_frame() && frame.dim() == 3) {
+    complete.query_positions = frame + layer.origin;
+    turn_back(complete, q, options.layer);
+  }
   complete.positions = held.positions;
   complete.documents = held.documents;
   if (!held.documents.defined())
@@ -411,7 +472,7 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
   const std::vector<std::int64_t> before = layer.lengths;
   const NamedTensors state = layer.state;
   AttendOptions reading = options;
-  reading.query_positions = asking_positions(layer, arriving_sides(layer, k, options, {}).key.positions, counts);
+  const at::Tensor frame = asking_positions(layer, arriving_sides(layer, k, options, {}).key.positions, counts);
   reading.query_documents = options.documents;
   arrive(q, k, v, options, given_counts);
   const std::vector<std::int64_t>& after = layer.lengths;
@@ -422,7 +483,7 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
                      std::equal(first.begin() + 1, first.end(), first.begin()) && after[0] - before[0] == k.size(2);
   reading.query_offsets = alike ? at::Tensor() : as_tensor(first, options_.device);
   try {
-    return read(q, reading);
+    return ask(q, reading, frame);
   } catch (...) {
     // The encoding refuses these tokens (a gated slope and a falling position): they never arrived.
     layer.lengths = before;
@@ -445,10 +506,16 @@ void KvCache::truncate(const std::vector<std::int64_t>& lengths) {
   for (std::size_t n = 0; n < layers_.size(); ++n)
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       const Layer& layer = layers_[n];
+      if (layer.forgotten[b] == 0 || lengths[b] == layer.lengths[b] || lengths[b] <= layer.sinks[b]) continue;
+      const bool gone = lengths[b] <= layer.sinks[b] + layer.forgotten[b];
       const std::int64_t seen = std::min(layer.window - 1, lengths[b]);  // earlier tokens that the next one sees
-      if (lengths[b] > 0 && layer.forgotten[b] > 0 && lengths[b] - layer.forgotten[b] < seen)
+      if (layer.window > 0 && (gone || lengths[b] - layer.forgotten[b] < seen))
         throw Refusal(str("cache: layer ", n, " has a window of ", layer.window, " and has forgotten the first ",
                           layer.forgotten[b], " tokens of row ", b, "; it cannot go back from ", layer.lengths[b],
+                          " to ", lengths[b], "; start a new cache"));
+      if (gone)
+        throw Refusal(str("cache: the tokens ", layer.sinks[b], " to ", layer.sinks[b] + layer.forgotten[b] - 1,
+                          " of row ", b, " of layer ", n, " were dropped; it cannot go back from ", layer.lengths[b],
                           " to ", lengths[b], "; start a new cache"));
     }
   // All layers' states first: one that refuses must leave the others as they are.
@@ -461,11 +528,14 @@ void KvCache::truncate(const std::vector<std::int64_t>& lengths) {
         throw Refusal(str("cache: the model remembers the last ", RecentTokens::kLength, " tokens of a row; row ", b,
                           " cannot go back from ", layer.lengths[b], " to ", lengths[b], "; start a new cache"));
   for (std::size_t n = 0; n < layers_.size(); ++n) {
-    layers_[n].lengths = lengths;
-    for (std::size_t b = 0; b < lengths.size(); ++b)
-      if (lengths[b] == 0) layers_[n].forgotten[b] = 0;
-    layers_[n].state = std::move(states[n]);
-    layers_[n].recent.truncate(lengths);
+    Layer& layer = layers_[n];
+    layer.lengths = lengths;
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      if (lengths[b] <= layer.sinks[b]) layer.forgotten[b] = layer.sinks[b] = 0;
+      if (lengths[b] == 0 && layer.origin.defined()) layer.origin[static_cast<std::int64_t>(b)].zero_();
+    }
+    layer.state = std::move(states[n]);
+    layer.recent.truncate(lengths);
   }
 }
 
@@ -497,7 +567,7 @@ NamedTensors KvCache::newest(std::int64_t layer) const {
 NamedTensors KvCache::rewound(const Layer& layer, std::int64_t index, const std::vector<std::int64_t>& lengths) const {
   if (layer.state.empty() || lengths == layer.lengths) return layer.state;
   std::vector<std::int64_t> slots = lengths;
-  for (std::size_t b = 0; b < slots.size(); ++b) slots[b] = lengths[b] == 0 ? 0 : lengths[b] - layer.forgotten[b];
+  for (std::size_t b = 0; b < slots.size(); ++b) slots[b] = slot_of(layer, b, lengths[b]);
   const std::int64_t longest = *std::max_element(slots.begin(), slots.end());
   Side tokens;
   tokens.positions = layer.positions.narrow(1, 0, longest);

@@ -1,6 +1,7 @@
 #include "torsor/attention/recent_tokens.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace torsor {
 
@@ -53,6 +54,26 @@ void RecentTokens::truncate(const std::vector<std::int64_t>& lengths) {
   if (ring_.empty()) return;
   lengths_ = lengths;
   for (std::size_t b = 0; b < lengths.size(); ++b) oldest_[b] = std::min(oldest_[b], lengths[b]);
+}
+
+RecentTokens RecentTokens::of_rows(const std::vector<std::int64_t>& rows) const {
+  RecentTokens result;
+  if (ring_.empty()) return result;
+  for (const auto& [name, ring] : ring_)
+    result.ring_[name] = ring.index_select(0, at::tensor(rows, at::TensorOptions(at::kLong)).to(ring.device()));
+  for (const std::int64_t row : rows) {
+    result.lengths_.push_back(lengths_[static_cast<std::size_t>(row)]);
+    result.oldest_.push_back(oldest_[static_cast<std::size_t>(row)]);
+  }
+  return result;
+}
+
+RecentTokens RecentTokens::of(NamedTensors ring, std::vector<std::int64_t> lengths, std::vector<std::int64_t> oldest) {
+  RecentTokens result;
+  result.ring_ = std::move(ring);
+  result.lengths_ = std::move(lengths);
+  result.oldest_ = std::move(oldest);
+  return result;
 }
 
 std::int64_t RecentTokens::bytes() const {

@@ -31,6 +31,13 @@ class RecentTokens {
   /// Takes every row back; each must be within reach.
   void truncate(const std::vector<std::int64_t>& lengths);
   std::int64_t bytes() const;
+  /// Of the rows `rows`, in that order.
+  RecentTokens of_rows(const std::vector<std::int64_t>& rows) const;
+
+  /// For files: what is remembered, and back.
+  const NamedTensors& ring() const { return ring_; }
+  const std::vector<std::int64_t>& oldest() const { return oldest_; }
+  static RecentTokens of(NamedTensors ring, std::vector<std::int64_t> lengths, std::vector<std::int64_t> oldest);
 
  private:
   NamedTensors ring_;                           ///< (B, heads, kLength, ...), token t in slot t % kLength

@@ -195,13 +195,14 @@ class Parts : public Encoding {
 
   CacheContract cache(std::int64_t layer) const override {
     CacheContract all;
-    all.shift = all.evict = "exact";
+    all.shift = all.evict = all.evict_oldest = "exact";
     for (const Part& part : parts_) {
       CacheContract one = part.encoding->cache(layer);
       if (one.key == CacheContract::Key::Raw) all.key = CacheContract::Key::Raw;
       all.kept.insert(all.kept.end(), one.kept.begin(), one.kept.end());
       if (one.shift != "exact" && !one.shift.empty()) all.shift = one.shift;
       if (one.evict != "exact" && !one.evict.empty()) all.evict = one.evict;
+      if (one.oldest() != "exact" && !one.oldest().empty()) all.evict_oldest = one.oldest();
       if (!one.note.empty()) all.note += (all.note.empty() ? "" : "; ") + one.note;
     }
     return all;
@@ -218,6 +219,16 @@ class Parts : public Encoding {
     NamedTensors all;
     for (const Part& part : parts_)
       for (auto& [name, tensor] : part.encoding->rewind(tokens, kept)) all.emplace(name, tensor);
+    return all;
+  }
+
+  std::vector<Move> shift_moves(const Question& question, const at::Tensor& offsets) const override {
+    std::vector<Move> all;
+    for (const Part& part : parts_)
+      for (Move& move : part.encoding->shift_moves(view(question, part), offsets)) {
+        std::visit([&](auto& one) { shift(one.heads, part); }, move);
+        all.push_back(std::move(move));
+      }
     return all;
   }
 

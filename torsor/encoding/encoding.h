@@ -109,8 +109,12 @@ struct CacheContract {
   enum class Key { Rotated, Raw } key = Key::Rotated;
   std::vector<std::string> kept;  ///< names of the tensors that arrive() gives, one value a token
   std::string shift;              ///< "exact" or why not
-  std::string evict;              ///< "exact" or why not
+  std::string evict;              ///< of any tokens, sinks kept before them: "exact" or why not
+  std::string evict_oldest = {};  ///< of a row's oldest tokens alone: "exact" or why not; empty = as `evict`
   std::string note;               ///< what the user must know
+
+  /// What there is to say of dropping a row's oldest tokens.
+  const std::string& oldest() const { return evict_oldest.empty() ? evict : evict_oldest; }
 };
 
 /// What an encoding is and needs, for documentation and checks.
@@ -273,6 +277,13 @@ class Encoding {
   /// arrived, made from what was kept of them, (B, heads, T, ...): newer ones were dropped. A name that is missing
   /// cannot be made, and the cache refuses to go back.
   virtual NamedTensors rewind(const Side& /*tokens*/, const NamedTensors& /*kept*/) const { return {}; }
+  /// What turns the key of a token that was moved at its position into the one of position + `offsets` (B|1, T, axes)
+  /// float64: rotations alone, since the key already carries every magnitude. The question brings the trained tensors
+  /// and, as k, the dtype. Asked only where cache() calls a shift exact and keys are kept moved. Empty = moves of keys
+  /// read no position.
+  virtual std::vector<Move> shift_moves(const Question& /*question*/, const at::Tensor& /*offsets*/) const {
+    return {};
+  }
   /// What arrive() would have kept had every token stood at its position plus `offsets` (B|1, T) float64, axis 0. Asked
   /// only where cache() calls a shift exact. The default leaves what does not depend on positions.
   virtual NamedTensors shift_kept(const NamedTensors& kept, const at::Tensor& /*offsets*/) const { return kept; }

@@ -38,7 +38,10 @@ class Cope : public Encoding {
   CacheContract cache(std::int64_t) const override {
     CacheContract contract;
     contract.shift = "exact";
-    contract.evict = "cope counts every token between key and query: without an evicted key the counts past it change";
+    contract.evict =
+        "cope counts every token between key and query: without an evicted key the counts past it change; dropping a "
+        "row's oldest tokens is exact";
+    contract.evict_oldest = "exact";
     contract.note = "keys are kept as they are; positions are never read";
     return contract;
   }

@@ -94,6 +94,7 @@ class GrapeAp : public Encoding {
     contract.evict =
         "grape-ap sums over every token between key and query: dropping a row's oldest tokens is exact, dropping "
         "tokens in its middle (sinks) loses their edges";
+    contract.evict_oldest = "exact";
     contract.note = set_.variant == Variant::Relative
                         ? "the turned probe of every token is kept; a shift turns it further"
                         : "the turned probe of every token is kept; a shift turns it further and equals a fresh pass "

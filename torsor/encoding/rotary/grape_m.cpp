@@ -91,6 +91,14 @@ class GrapeM : public Encoding {
     return all;
   }
 
+  // Keys are kept in the trained basis, in which the planes turn on.
+  std::vector<Move> shift_moves(const Question& question, const at::Tensor& offsets) const override {
+    if (spec_.context) return {};
+    const at::Tensor clock = offsets.to(at::kDouble).unsqueeze(1);
+    if (free()) return {rank_turn(question, clock)};
+    return {planes(question, Role::Key, clock)};
+  }
+
   CacheContract cache(std::int64_t /*layer*/) const override {
     CacheContract contract;
     contract.shift = contract.evict = "exact";

@@ -146,15 +146,15 @@ at::Tensor Rotary::trained_frequencies(const Question& question) const {
 
 // positions (B, T, axes); frequency (rows, planes), or (B, rows, T, planes)
 std::pair<at::Tensor, at::Tensor> Rotary::turn(const at::Tensor& positions, const at::Tensor& frequency,
-                                               at::ScalarType type) const {
+                                               at::ScalarType type, double magnitude) const {
   at::Tensor clock = positions.to(frequency.scalar_type());
   if (spec_.axes > 1) clock = clock.index_select(2, at::tensor(axis_, at::kLong).to(clock.device()));
   clock = clock.unsqueeze(1);  // (B, 1, T, 1 or planes)
   const at::Tensor angle = clock * (frequency.dim() == 2 ? frequency.unsqueeze(1) : frequency);
   at::Tensor cosine = angle.cos(), sine = angle.sin();
-  if (magnitude() != 1) {
-    cosine = cosine * magnitude();
-    sine = sine * magnitude();
+  if (magnitude != 1) {
+    cosine = cosine * magnitude;
+    sine = sine * magnitude;
   }
   return {cosine.to(type), sine.to(type)};
 }
@@ -166,7 +166,7 @@ std::pair<at::Tensor, at::Tensor> Rotary::remembered(const at::Tensor& positions
       positions.size(0) * static_cast<std::int64_t>(spec_.bases.size()) * positions.size(1) * spec_.planes();
   // An accelerator computes a table faster than it answers whether two tensors are equal.
   if (!positions.is_cpu() || numbers > kLargestRemembered)
-    return turn(positions, frequency_table(length, working).to(positions.device()), type);
+    return turn(positions, frequency_table(length, working).to(positions.device()), type, magnitude());
 
   const double same = length_dependent() ? regime(length) : 0;
   const bool inference = c10::InferenceMode::is_enabled();
@@ -179,7 +179,7 @@ std::pair<at::Tensor, at::Tensor> Rotary::remembered(const at::Tensor& positions
         return {table.cosine, table.sine};
   }
   const c10::NoGradGuard no_gradient;
-  auto [cosine, sine] = turn(positions, frequency_table(length, working), type);
+  auto [cosine, sine] = turn(positions, frequency_table(length, working), type, magnitude());
   const std::lock_guard<std::mutex> lock(mutex_);
   if (tables_.size() >= kRemembered) tables_.erase(tables_.begin());
   tables_.push_back({positions.clone(), cosine, sine, type, same});
@@ -209,7 +209,7 @@ std::pair<at::Tensor, at::Tensor> Rotary::per_token(const at::Tensor& positions,
   const at::Tensor frequency = table.index_select(0, at::tensor(row, at::kLong).to(positions.device()))
                                    .view({lengths.size(0), lengths.size(1), table.size(1), table.size(2)})
                                    .transpose(1, 2);
-  return turn(positions, frequency, type);
+  return turn(positions, frequency, type, magnitude());
 }
 
 std::vector<Move> Rotary::moves(const Question& question, Role role) const {
@@ -227,12 +227,16 @@ std::vector<Move> Rotary::moves(const Question& question, Role role) const {
   const bool one_row = some && (positions.size(0) == 1 || positions.stride(0) == 0);
   const at::Tensor needed = one_row ? positions.narrow(0, 0, 1) : positions;
   if (!spec_.trained.empty())
-    turned = turn(needed, trained_frequencies(question), type);
+    turned = turn(needed, trained_frequencies(question), type, magnitude());
   else if (length_dependent() && some)
     turned = per_token(positions, document_lengths(side, question.key), type);
   else
     turned = remembered(needed, 0, type);
 
+  return {planes_of(turned)};
+}
+
+Planes Rotary::planes_of(const std::pair<at::Tensor, at::Tensor>& turned) const {
   Planes planes;
   planes.heads = all_heads();
   planes.layout = spec_.layout;
@@ -241,7 +245,21 @@ std::vector<Move> Rotary::moves(const Question& question, Role role) const {
   planes.blocks = spec_.blocks;
   planes.cosine = turned.first;
   planes.sine = turned.second;
-  return {planes};
+  return planes;
+}
+
+// R(p + n) = R(n) R(p): a turn of its own on the same planes, axis by axis.
+std::vector<Move> Rotary::shift_moves(const Question& question, const at::Tensor& offsets) const {
+  if (length_dependent())
+    throw Error(str(spec_.name,
+                    ": frequencies depend on the length, so keys are kept unmoved and shift_moves() is "
+                    "not asked"));
+  const at::ScalarType type =
+      question.k.defined() && question.k.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::ScalarType working = dimensions_.precision == Precision::HuggingFace ? at::kFloat : at::kDouble;
+  const at::Tensor frequency =
+      spec_.trained.empty() ? frequency_table(0, working).to(offsets.device()) : trained_frequencies(question);
+  return {planes_of(turn(offsets, frequency, type, 1))};
 }
 
 std::optional<RotationInfo> Rotary::rotation(double length, const PlainParameters& parameters) const {

@@ -57,6 +57,7 @@ class Rotary : public Encoding {
   /// One Planes with cosine and sine (1 or B, 1 or key heads, T, planes): float64 when the side's q or k is, else
   /// float32. Throws Error when the positions do not have as many axes as the encoding.
   std::vector<Move> moves(const Question& question, Role role) const override;
+  std::vector<Move> shift_moves(const Question& question, const at::Tensor& offsets) const override;
   CacheContract cache(std::int64_t layer) const override;
   double define_product(const PlainPair& pair, const PlainParameters& parameters) const override;
   /// inv_freq is negative with orientation=minus, so that angle = inv_freq * position always holds.
@@ -92,8 +93,9 @@ class Rotary : public Encoding {
   /// What a scaling multiplies the trained frequencies of one row with, plane by plane.
   std::vector<double> trained_factors(std::size_t row) const;
   at::Tensor frequency_table(double length, at::ScalarType type) const;
-  std::pair<at::Tensor, at::Tensor> turn(const at::Tensor& positions, const at::Tensor& frequency,
-                                         at::ScalarType type) const;
+  std::pair<at::Tensor, at::Tensor> turn(const at::Tensor& positions, const at::Tensor& frequency, at::ScalarType type,
+                                         double magnitude) const;
+  Planes planes_of(const std::pair<at::Tensor, at::Tensor>& turned) const;
   std::pair<at::Tensor, at::Tensor> remembered(const at::Tensor& positions, double regime, at::ScalarType type) const;
   std::pair<at::Tensor, at::Tensor> per_token(const at::Tensor& positions, const at::Tensor& lengths,
                                               at::ScalarType type) const;

@@ -38,6 +38,9 @@ class Sipe : public Encoding {
   CacheContract cache(std::int64_t layer) const override;
   NamedTensors arrive(const Question& question, NamedTensors& state) const override;
   NamedTensors rewind(const Side& tokens, const NamedTensors& kept) const override;
+  std::vector<Move> shift_moves(const Question& question, const at::Tensor& offsets) const override {
+    return operand_->shift_moves(question, offsets);
+  }
   NamedTensors shift_kept(const NamedTensors& kept, const at::Tensor& offsets) const override {
     return operand_->shift_kept(kept, offsets);
   }
