@@ -75,9 +75,9 @@ int run(int argc, char** argv) {
   if (options.count("--decode")) {
     std::vector<std::int64_t> prompt;  // any tokens: the speed is the same
     for (std::int64_t n = 0; n < number("--prompt", plan.length); ++n) prompt.push_back(n % data.train.vocabulary_size);
-    GreedyOptions greedy;
+    GenerateOptions greedy;
     greedy.max_tokens = number("--decode", 0);
-    const Generated generated = generate_greedy(model, {prompt}, greedy);
+    const Generated generated = generate(model, {prompt}, greedy);
     json["decode_tokens_per_second"] = static_cast<double>(generated.tokens[0].size()) / generated.seconds;
   }
   json["threads"] = at::get_num_threads();

@@ -127,11 +127,11 @@ TEST_F(ParsedStream, GeneratesWhatFullPassesSay) {
         });
     // Prompts of different lengths, one of which ends inside of a character.
     const Rows prompts = {ids_of("the old king sees the cat. the b"), ids_of("a dog"), ids_of("the boy \xE4\xBD")};
-    GreedyOptions options;
+    GenerateOptions options;
     options.max_tokens = 24;
     options.inputs = stream_inputs(feed->stream(model.encoding()), std::make_shared<ByteTokenizer>());
     std::vector<std::string> earlier;
-    const Generated found = generate_greedy(model, prompts, options);
+    const Generated found = generate(model, prompts, options);
     std::int64_t tagged = 0;
     for (std::size_t b = 0; b < prompts.size(); ++b) {
       std::vector<std::int64_t> row = prompts[b];

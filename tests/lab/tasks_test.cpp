@@ -104,9 +104,9 @@ TEST_F(LabTasks, OnePassScoresWhatGreedyDecodingWrites) {
       const TaskProblem& problem = problems[n];
       const auto answer = problem.tokens.begin() + static_cast<std::ptrdiff_t>(problem.answer);
       const std::vector<std::int64_t> prompt(problem.tokens.begin(), answer), expected(answer, problem.tokens.end());
-      GreedyOptions options;
+      GenerateOptions options;
       options.max_tokens = static_cast<std::int64_t>(expected.size());
-      const bool same = generate_greedy(model, {prompt}, options).tokens[0] == expected;
+      const bool same = generate(model, {prompt}, options).tokens[0] == expected;
       EXPECT_EQ(found.correct[n], same) << encoding << " " << task->text(problem.tokens);
       right += same;
     }
@@ -165,7 +165,7 @@ TEST_F(LabTasks, ManyProblemsAreScoredAsOneByOne) {
   for (std::size_t n = 0; n < problems.size(); n += 3) {
     const std::vector<std::int64_t> prompt(
         problems[n].tokens.begin(), problems[n].tokens.begin() + static_cast<std::ptrdiff_t>(problems[n].answer));
-    const std::vector<std::int64_t> written = generate_greedy(model, {prompt}, {.max_tokens = 5}).tokens[0];
+    const std::vector<std::int64_t> written = generate(model, {prompt}, {.max_tokens = 5}).tokens[0];
     std::copy(written.begin(), written.end(),
               problems[n].tokens.begin() + static_cast<std::ptrdiff_t>(problems[n].answer));
   }

@@ -279,9 +279,9 @@ TEST(Generate, EqualsTheFullPassAtEveryStep) {
         std::string("longrope(rope, short=[1, 1, 1, 1], long=[1, 2, 4, 8], train_length=8, factor=4)")}) {
     const Decoder model(small(encoding), 4);
     const std::vector<std::vector<std::int64_t>> prompts = {{1, 2, 3}, {4, 5, 6, 7, 8}, {9}};
-    GreedyOptions options;
+    GenerateOptions options;
     options.max_tokens = 12;
-    const Generated together = generate_greedy(model, prompts, options);
+    const Generated together = generate(model, prompts, options);
     for (std::size_t row = 0; row < prompts.size(); ++row) {
       std::vector<std::int64_t> text = prompts[row];
       for (std::int64_t step = 0; step < options.max_tokens; ++step) {
@@ -298,8 +298,8 @@ TEST(Generate, EqualsTheFullPassAtEveryStep) {
 
 TEST(Generate, RefusesEmptyPrompts) {
   const Decoder model(small("rope"), 4);
-  EXPECT_THROW(generate_greedy(model, {}), UsageError);
-  EXPECT_THROW(generate_greedy(model, {{1}, {}}), UsageError);
+  EXPECT_THROW(generate(model, {}), UsageError);
+  EXPECT_THROW(generate(model, {{1}, {}}), UsageError);
 }
 
 }  // namespace

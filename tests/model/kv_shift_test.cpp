@@ -141,12 +141,12 @@ TEST(KvShift, RowsOfDifferentLengthsGenerateAsAlone) {
   at::NoGradGuard no_grad;
   for (const char* encoding : {"rope", "fox", "grape-ap"}) {
     const Decoder model(small(encoding), 3);
-    GreedyOptions options;
+    GenerateOptions options;
     options.max_tokens = 6;
     const std::vector<std::vector<std::int64_t>> prompts = {{3, 1, 4, 1, 5}, {9, 2}};
-    const Generated together = generate_greedy(model, prompts, options);
+    const Generated together = generate(model, prompts, options);
     for (std::size_t row = 0; row < prompts.size(); ++row)
-      EXPECT_EQ(together.tokens[row], generate_greedy(model, {prompts[row]}, options).tokens[0]) << encoding;
+      EXPECT_EQ(together.tokens[row], generate(model, {prompts[row]}, options).tokens[0]) << encoding;
   }
 }
 

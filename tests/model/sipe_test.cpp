@@ -168,9 +168,9 @@ TEST(Sipe, GeneratesWhatThePassesSay) {
       return tokens;
     };
     const Rows prompts = {{3, 1, 4, 1, 5}, {9, 2}};
-    GreedyOptions options;
+    GenerateOptions options;
     options.max_tokens = 6;
-    EXPECT_THROW(generate_greedy(model, prompts, options), UsageError);
+    EXPECT_THROW(generate(model, prompts, options), UsageError);
     options.inputs = [&](const Rows& rows, const std::vector<std::int64_t>& first) {
       NamedTensors named = parsed(tensor_of(rows));
       std::int64_t rest = 0;
@@ -189,7 +189,7 @@ TEST(Sipe, GeneratesWhatThePassesSay) {
       }
       return named;
     };
-    const Generated found = generate_greedy(model, prompts, options);
+    const Generated found = generate(model, prompts, options);
     for (std::size_t b = 0; b < prompts.size(); ++b) {
       std::vector<std::int64_t> row = prompts[b];
       for (const std::int64_t token : found.tokens[b]) {

@@ -30,7 +30,7 @@ double decode_speed(const Decoder& model, const Workload& work, std::int64_t win
   // Inside the training length, so that every encoding is asked the same: half of it read, the rest decoded, again and
   // again where that is little.
   const std::vector<std::int64_t> prompt = work.prompt(std::max<std::int64_t>(window / 2, 1));
-  GreedyOptions options;
+  GenerateOptions options;
   options.max_tokens = std::min(kDecodedTokens, window - static_cast<std::int64_t>(prompt.size()));
   options.dtype = dtype;
   if (options.max_tokens < 2) return 0;
@@ -40,7 +40,7 @@ double decode_speed(const Decoder& model, const Workload& work, std::int64_t win
     for (std::int64_t fresh = 0; fresh < kDecodedTokens; fresh += options.max_tokens) {
       // What it writes is parsed as it comes, which is part of the time.
       if (!model.encoding().inputs().empty()) options.inputs = work.streamed_inputs(model.encoding());
-      seconds += generate_greedy(model, {prompt}, options).seconds;
+      seconds += generate(model, {prompt}, options).seconds;
       decoded += options.max_tokens - 1;  // the first token comes from the prompt's pass
     }
   } catch (const Refusal&) {

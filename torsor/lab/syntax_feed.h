@@ -95,8 +95,8 @@ class SyntaxFeed {
   virtual std::unique_ptr<SyntaxStream> stream(const Encoding& encoding) const;
 };
 
-/// What generation asks for its per-token inputs (GreedyOptions::inputs), tokens being those of `reader`. The stream is
-/// used from its start; rows only grow.
+/// What generation asks for its per-token inputs (GenerateOptions::inputs), tokens being those of `reader`. The stream
+/// is used from its start; rows only grow.
 std::function<NamedTensors(const std::vector<std::vector<std::int64_t>>& rows, const std::vector<std::int64_t>& first)>
 stream_inputs(std::shared_ptr<SyntaxStream> stream, std::shared_ptr<const Tokenizer> reader);
 

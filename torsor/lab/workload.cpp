@@ -51,7 +51,7 @@ class TextWorkload : public Workload {
     return other;
   }
 
-  decltype(GreedyOptions::inputs) streamed_inputs(const Encoding& encoding) const override {
+  decltype(GenerateOptions::inputs) streamed_inputs(const Encoding& encoding) const override {
     if (!feed_ || !data_.valid.reader) return Workload::streamed_inputs(encoding);
     return stream_inputs(feed_->stream(encoding), data_.valid.reader);
   }

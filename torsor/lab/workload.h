@@ -37,7 +37,7 @@ class Workload {
     throw UsageError(str("'@ ", control, "' is a control of parses, and none are read here"));
   }
   /// Per-token inputs of what a model writes (stream_inputs). Throws Refusal where there are none.
-  virtual decltype(GreedyOptions::inputs) streamed_inputs(const Encoding& /*encoding*/) const {
+  virtual decltype(GenerateOptions::inputs) streamed_inputs(const Encoding& /*encoding*/) const {
     throw Refusal("nobody parses what is written here");
   }
   /// Throws UsageError, before anything is trained, for an encoding whose inputs cannot be fed (SyntaxFeed::check).

@@ -4,88 +4,232 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace torsor {
 namespace {
 
 using Rows = std::vector<std::vector<std::int64_t>>;
+using Clock = std::chrono::steady_clock;
 
-/// Rows as a right-padded (B, n) tensor with their lengths.
-TokenBatch padded(const Rows& rows) {
-  std::size_t longest = 0;
-  for (const auto& row : rows) longest = std::max(longest, row.size());
-  at::Tensor tokens =
-      at::zeros({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)}, at::kLong);
-  at::Tensor counts = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
-  for (std::size_t b = 0; b < rows.size(); ++b) {
-    std::copy(rows[b].begin(), rows[b].end(), tokens[static_cast<std::int64_t>(b)].data_ptr<std::int64_t>());
-    counts[static_cast<std::int64_t>(b)] = static_cast<std::int64_t>(rows[b].size());
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+bool allows(const std::string& contract) { return contract.empty() || contract == "exact"; }
+
+class Generation {
+ public:
+  Generation(const Decoder& model, const Rows& prompts, const GenerateOptions& options)
+      : model_(model),
+        options_(options),
+        rows_(prompts),
+        batch_(static_cast<std::int64_t>(prompts.size())),
+        alive_(prompts.size(), true),
+        cache_(make_cache()) {
+    result_.tokens.resize(prompts.size());
+    result_.ended.assign(prompts.size(), Ending::Length);
+    for (std::int64_t row = 0; row < batch_; ++row) samplers_.emplace_back(options.sampling, row);
   }
-  TokenBatch batch;
-  batch.tokens = tokens;
-  batch.counts = counts;
-  return batch;
+
+  Generated run() {
+    if (options_.max_tokens < 1) return std::move(result_);
+    Clock::time_point begin = Clock::now();
+    at::Tensor hidden = read_rows();
+    for (std::int64_t step = 0;; ++step) {
+      take(model_.logits(hidden, options_.dtype));
+      if (options_.watch) options_.watch(cache_);
+      if (step == 0) {
+        result_.prompt_seconds = seconds_since(begin);
+        begin = Clock::now();
+      }
+      if (options_.stop && options_.stop()) end_all(Ending::Stopped);
+      if (step + 1 == options_.max_tokens) end_all(Ending::Length);
+      if (std::none_of(alive_.begin(), alive_.end(), [](bool one) { return one; })) break;
+      hidden = frequencies_change() ? read_again() : next();
+      result_.decoded += std::count(alive_.begin(), alive_.end(), true);
+    }
+    result_.seconds = seconds_since(begin);
+    return std::move(result_);
+  }
+
+ private:
+  KvCache make_cache() const {
+    std::size_t longest = 0;
+    for (const auto& row : rows_) longest = std::max(longest, row.size());
+    const std::int64_t all = static_cast<std::int64_t>(longest) + std::max<std::int64_t>(options_.max_tokens, 0);
+    return model_.make_cache(batch_, std::max<std::int64_t>(options_.window > 0 ? options_.window : all, 1),
+                             options_.cache_dtype);
+  }
+
+  /// Tokens of a row that one pass reads.
+  std::int64_t piece(std::int64_t longest) const {
+    std::int64_t most = options_.chunk > 0 ? options_.chunk : longest;
+    // What one piece pushes out is what the next tokens cannot see any more: a quarter keeps most of it.
+    if (options_.window > 0 && longest > options_.window)
+      most = std::min(most, std::max<std::int64_t>(1, (options_.window - options_.sinks) / 4));
+    return most;
+  }
+
+  /// Makes room for `arriving` tokens a row.
+  void make_room(std::int64_t arriving) {
+    if (options_.window == 0) return;
+    std::int64_t held = 0;
+    for (std::int64_t layer = 0; layer < model_.config().layers; ++layer)
+      for (const std::int64_t one : cache_.held(layer)) held = std::max(held, one);
+    if (held + arriving <= options_.window) return;
+    const std::int64_t behind = options_.window - options_.sinks;
+    const std::int64_t stay = std::max<std::int64_t>(0, behind - std::max(arriving, behind / 8));
+    cache_.evict(options_.sinks, stay, closes(model_.encoding().cache(0)));
+  }
+
+  /// Without sinks nothing need be renumbered, and some encodings cannot.
+  bool closes(const CacheContract& contract) const { return options_.sinks > 0 || allows(contract.shift); }
+
+  /// Reads all rows into the empty cache; the hidden state of each row's newest token, (B, 1, C).
+  at::Tensor read_rows() {
+    std::int64_t longest = 0;
+    for (const auto& row : rows_) longest = std::max(longest, static_cast<std::int64_t>(row.size()));
+    const std::int64_t most = piece(longest);
+    NamedTensors named;
+    if (options_.inputs) named = options_.inputs(rows_, std::vector<std::int64_t>(rows_.size(), 0));
+    at::Tensor newest;
+    for (std::int64_t first = 0; first < longest; first += most) {
+      const std::int64_t width = std::min(most, longest - first);
+      TokenBatch part;
+      part.tokens = at::zeros({batch_, width}, at::kLong);
+      part.counts = at::zeros({batch_}, at::kLong);
+      for (std::int64_t b = 0; b < batch_; ++b) {
+        const auto& row = rows_[static_cast<std::size_t>(b)];
+        const std::int64_t count = std::clamp<std::int64_t>(static_cast<std::int64_t>(row.size()) - first, 0, width);
+        std::copy_n(row.begin() + std::min<std::int64_t>(first, static_cast<std::int64_t>(row.size())), count,
+                    part.tokens[b].data_ptr<std::int64_t>());
+        part.counts[b] = count;
+      }
+      for (const auto& [name, tensor] : named) part.named[name] = tensor.narrow(1, first, width);
+      make_room(width);
+      const at::Tensor hidden = model_.hidden(part, &cache_, options_.dtype);
+      if (!newest.defined()) newest = at::zeros({batch_, 1, hidden.size(2)}, hidden.options());
+      for (std::int64_t b = 0; b < batch_; ++b)
+        if (const std::int64_t count = part.counts[b].item<std::int64_t>(); count > 0)
+          newest[b][0].copy_(hidden[b][count - 1]);
+      if (options_.stop && first + most < longest && options_.stop()) throw Interrupted("stopped in the prompt");
+    }
+    return newest;
+  }
+
+  /// Earlier hidden states were made under other frequencies: nothing short of a full pass equals the full pass.
+  at::Tensor read_again() {
+    cache_.truncate(0);
+    return read_rows();
+  }
+
+  bool frequencies_change() const {
+    if (!model_.encoding().traits().length_dependent) return false;
+    for (std::size_t b = 0; b < rows_.size(); ++b) {
+      // Of a row whose tokens were dropped, the length that counts does not grow, and there is no way back.
+      const auto size = static_cast<std::int64_t>(rows_[b].size());
+      if (!alive_[b] || (options_.window > 0 && size > options_.window)) continue;
+      if (model_.encoding().frequencies_change(static_cast<double>(size - 1), static_cast<double>(size))) return true;
+    }
+    return false;
+  }
+
+  at::Tensor next() {
+    TokenBatch one;
+    one.tokens = at::empty({batch_, 1}, at::kLong);
+    std::vector<std::int64_t> newest, counts;
+    for (std::size_t b = 0; b < rows_.size(); ++b) {
+      one.tokens[static_cast<std::int64_t>(b)][0] = rows_[b].back();
+      newest.push_back(static_cast<std::int64_t>(rows_[b].size()) - 1);
+      counts.push_back(alive_[b] ? 1 : 0);
+    }
+    if (std::count(counts.begin(), counts.end(), 0) > 0) one.counts = at::tensor(counts, at::kLong);
+    if (options_.inputs) one.named = options_.inputs(rows_, newest);
+    make_room(1);
+    return model_.hidden(one, &cache_, options_.dtype);
+  }
+
+  void take(const at::Tensor& logits) {
+    for (std::size_t b = 0; b < rows_.size(); ++b) {
+      if (!alive_[b]) continue;
+      const auto row = static_cast<std::int64_t>(b);
+      const std::int64_t token = samplers_[b].choose(logits[row][0]);
+      if (std::find(options_.end_tokens.begin(), options_.end_tokens.end(), token) != options_.end_tokens.end()) {
+        end(b, Ending::End);
+        continue;
+      }
+      rows_[b].push_back(token);
+      result_.tokens[b].push_back(token);
+      if (options_.on_token && options_.on_token(row, token)) end(b, Ending::Asked);
+    }
+  }
+
+  void end(std::size_t row, Ending why) {
+    if (alive_[row]) result_.ended[row] = why;
+    alive_[row] = false;
+  }
+  void end_all(Ending why) {
+    for (std::size_t b = 0; b < alive_.size(); ++b) end(b, why);
+  }
+
+  const Decoder& model_;
+  const GenerateOptions& options_;
+  Rows rows_;
+  std::int64_t batch_;
+  std::vector<bool> alive_;
+  KvCache cache_;
+  std::vector<Sampler> samplers_;
+  Generated result_;
+};
+
+void check(const Decoder& model, const Rows& prompts, const GenerateOptions& options) {
+  if (prompts.empty()) throw UsageError("generate: no prompt");
+  const std::int64_t vocabulary = model.config().vocabulary_size;
+  for (const auto& prompt : prompts) {
+    if (prompt.empty()) throw UsageError("generate: a prompt needs at least one token");
+    for (const std::int64_t token : prompt)
+      if (token < 0 || token >= vocabulary)
+        throw UsageError(str("generate: tokens must lie in [0, ", vocabulary, "), found ", token));
+  }
+  options.sampling.check();
+  if (options.chunk < 0) throw UsageError(str("generate: chunk must be 0 or more, found ", options.chunk));
+  if (!model.encoding().inputs().empty() && !options.inputs)
+    throw UsageError("generate: the encoding reads per-token inputs, and nobody gives them for new tokens");
+  if (options.window == 0) return;
+  if (options.sinks < 0 || options.window < options.sinks + 2)
+    throw UsageError(str("generate: the window must hold the sinks and two tokens more, found a window of ",
+                         options.window, " and ", options.sinks, " sinks"));
+  // Said now, not when the window is full.
+  for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
+    const CacheContract contract = layer_encoding(model.shared_encoding(), layer)->cache(layer);
+    const std::string& drop = options.sinks > 0 ? contract.evict : contract.oldest();
+    if (!allows(drop)) throw Refusal(str("generate: a window drops tokens: ", drop));
+    if (options.sinks > 0 && !allows(contract.shift))
+      throw Refusal(str("generate: sinks need positions that can be shifted: ", contract.shift, "; use no sinks"));
+    if (options.sinks > 0 && model.config().window_of(layer) > 0)
+      throw Refusal(
+          str("generate: layer ", layer, " has a window of its own, in which sinks have no place; use no sinks"));
+  }
 }
 
 }  // namespace
 
-Generated generate_greedy(const Decoder& model, const Rows& prompts, const GreedyOptions& options) {
-  if (prompts.empty()) throw UsageError("generate: no prompt");
-  for (const auto& prompt : prompts)
-    if (prompt.empty()) throw UsageError("generate: a prompt needs at least one token");
-  at::NoGradGuard no_grad;
-  const std::int64_t batch = static_cast<std::int64_t>(prompts.size());
-  Rows rows = prompts;
-  std::size_t longest = 0;
-  for (const auto& row : rows) longest = std::max(longest, row.size());
-  const std::int64_t capacity = static_cast<std::int64_t>(longest) + std::max<std::int64_t>(options.max_tokens, 0);
-  const bool length_dependent = model.encoding().traits().length_dependent;
-
-  if (!model.encoding().inputs().empty() && !options.inputs)
-    throw UsageError("generate: the encoding reads per-token inputs, and nobody gives them for new tokens");
-
-  Generated result;
-  result.tokens.resize(rows.size());
-  KvCache cache = model.make_cache(batch, capacity, options.cache_dtype);
-  const auto prefill = [&] {
-    TokenBatch all = padded(rows);
-    if (options.inputs) all.named = options.inputs(rows, std::vector<std::int64_t>(rows.size(), 0));
-    const at::Tensor hidden = model.hidden(all, &cache, options.dtype);
-    const at::Tensor last = (all.counts - 1).view({batch, 1, 1}).expand({batch, 1, hidden.size(2)});
-    return hidden.gather(1, last);
-  };
-  at::Tensor hidden = options.max_tokens > 0 ? prefill() : at::Tensor();
-  const auto begin = std::chrono::steady_clock::now();
-  for (std::int64_t step = 0; step < options.max_tokens; ++step) {
-    const at::Tensor next = model.logits(hidden, options.dtype).argmax(-1);  // (B, 1)
-    for (std::int64_t b = 0; b < batch; ++b) {
-      const std::int64_t token = next[b][0].item<std::int64_t>();
-      rows[static_cast<std::size_t>(b)].push_back(token);
-      result.tokens[static_cast<std::size_t>(b)].push_back(token);
-    }
-    if (step + 1 == options.max_tokens || (options.stop && options.stop())) break;
-    bool again = false;
-    if (length_dependent)
-      for (const auto& row : rows)
-        again = again || model.encoding().frequencies_change(static_cast<double>(row.size() - 1),
-                                                             static_cast<double>(row.size()));
-    if (again) {
-      // Earlier hidden states were made under other frequencies: nothing short of a full pass equals the full pass.
-      cache.truncate(0);
-      hidden = prefill();
-      continue;
-    }
-    TokenBatch one;
-    one.tokens = next;
-    if (options.inputs) {
-      std::vector<std::int64_t> newest;
-      for (const auto& row : rows) newest.push_back(static_cast<std::int64_t>(row.size()) - 1);
-      one.named = options.inputs(rows, newest);
-    }
-    hidden = model.hidden(one, &cache, options.dtype);
+const char* ending_name(Ending ending) {
+  switch (ending) {
+    case Ending::Length:
+      return "length";
+    case Ending::End:
+      return "end token";
+    case Ending::Asked:
+      return "asked";
+    default:
+      return "stopped";
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return result;
+}
+
+Generated generate(const Decoder& model, const Rows& prompts, const GenerateOptions& options) {
+  check(model, prompts, options);
+  const at::NoGradGuard no_grad;
+  return Generation(model, prompts, options).run();
 }
 
 }  // namespace torsor

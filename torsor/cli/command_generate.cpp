@@ -1,0 +1,234 @@
+// torsor generate
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+#include "torsor/base/file.h"
+#include "torsor/base/json.h"
+#include "torsor/base/utf8.h"
+#include "torsor/cli/feed_options.h"
+#include "torsor/lab/run.h"
+#include "torsor/model/checkpoint.h"
+#include "torsor/model/generate.h"
+#include "torsor/model/structure_embedder.h"
+#include "torsor/model/text_output.h"
+#include "torsor/report/numbers.h"
+
+namespace torsor {
+namespace {
+
+struct GenerateArguments {
+  std::string checkpoint, base, encoding, precision;
+  std::string dtype = "float32", cache_dtype = "float32";
+  std::vector<std::string> prompts;
+  std::string prompt_file;
+  bool ids = false;
+  std::vector<std::string> stops;
+  GenerateOptions options;
+  bool sinks_given = false;
+  FeedArguments feed;
+};
+
+std::vector<std::string> prompts_of(const GenerateArguments& arguments) {
+  std::vector<std::string> prompts = arguments.prompts;
+  if (!arguments.prompt_file.empty())
+    prompts.push_back(read_file(arguments.prompt_file == "-" ? "/dev/stdin" : arguments.prompt_file));
+  if (prompts.empty()) throw UsageError("generate needs --prompt or --prompt-file");
+  for (const std::string& prompt : prompts)
+    if (prompt.empty()) throw UsageError("generate: a prompt must not be empty: the first token needs one before it");
+  return prompts;
+}
+
+std::vector<std::int64_t> ids_of(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<std::int64_t> ids;
+  for (std::string word; words >> word;) {
+    std::istringstream number(word);
+    std::int64_t id = 0;
+    if (!(number >> id) || !number.eof())
+      throw UsageError(str("--ids expects prompts of ids with blanks between them, found ", quote(word, 40)));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+/// What one row writes, as bytes that may be shown.
+class RowOutput {
+ public:
+  RowOutput(const Tokenizer* reader, const std::vector<std::string>& stops) : reader_(reader), text_(stops) {}
+
+  /// Bytes to show now.
+  std::string add(std::int64_t token) {
+    const std::string bytes = reader_ != nullptr ? reader_->text_of(static_cast<TokenId>(token)) : str(" ", token);
+    return kept(text_.add(bytes));
+  }
+  std::string rest() { return kept(text_.rest()); }
+  bool ended() const { return text_.ended(); }
+  const std::string& all() const { return all_; }
+
+ private:
+  std::string kept(std::string bytes) {
+    all_ += bytes;
+    return bytes;
+  }
+
+  const Tokenizer* reader_;
+  TextOutput text_;
+  std::string all_;
+};
+
+void tell_figures(const Generated& made, std::int64_t read, bool stopped_by_text, const CommonOptions& common) {
+  std::ostringstream line;
+  line << std::fixed << std::setprecision(1) << read << (read == 1 ? " token" : " tokens") << " read";
+  if (made.prompt_seconds > 0) line << " at " << static_cast<double>(read) / made.prompt_seconds << " tokens/s";
+  std::size_t written = 0;
+  for (const auto& row : made.tokens) written += row.size();
+  line << ", " << written << " written";
+  if (made.decoded > 0 && made.seconds > 0)
+    line << " at " << static_cast<double>(made.decoded) / made.seconds << " tokens/s";
+  if (made.ended.size() == 1) line << "; ended: " << (stopped_by_text ? "stop string" : ending_name(made.ended[0]));
+  say(common, line.str());
+}
+
+int run_generate(const GenerateArguments& arguments, const CommonOptions& common) {
+  refuse_out(common, "generate");
+  const std::vector<std::string> prompts = prompts_of(arguments);
+  GenerateOptions options = arguments.options;
+  options.sampling.seed = common.seed;
+  options.sampling.check();
+  options.dtype = dtype_named(arguments.dtype);
+  options.cache_dtype = dtype_named(arguments.cache_dtype);
+  if (arguments.sinks_given && options.window == 0) throw UsageError("--sinks goes with --window");
+  TextOutput(arguments.stops);  // says what is wrong with them before a checkpoint is read
+  if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
+    throw UsageError(str("precision must be exact or hf, found ", arguments.precision));
+
+  const LoadedModel loaded =
+      load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
+  const Encoding& encoding = loaded.model.encoding();
+  if (!loaded.reader && !arguments.ids)
+    throw Error(
+        str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', no text; give prompts as --ids"));
+  options.end_tokens = loaded.end_tokens;
+  const Tokenizer* reader = arguments.ids ? nullptr : loaded.reader.get();
+  std::vector<std::vector<std::int64_t>> rows;
+  std::int64_t read = 0;
+  for (const std::string& prompt : prompts) {
+    if (reader != nullptr) {
+      const std::vector<TokenId> ids = reader->encode(prompt);
+      rows.emplace_back(ids.begin(), ids.end());
+    } else {
+      rows.push_back(ids_of(prompt));
+    }
+    read += static_cast<std::int64_t>(rows.back().size());
+  }
+  const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, {}, "", common);
+  require_embedder(encoding, loaded.embedder, feed ? feed->embedder() : std::string(), arguments.checkpoint);
+  if (!encoding.inputs().empty()) {
+    check_feed(feed.get(), encoding, true, common);
+    if (!feed) throw UsageError(str("'", encoding.expression(), "' reads the syntax of the text: give --parser"));
+    options.inputs = stream_inputs(feed->stream(encoding), loaded.reader);
+  }
+
+  const bool live = rows.size() == 1 && !common.json;
+  std::vector<RowOutput> outputs(rows.size(), RowOutput(reader, arguments.stops));
+  const auto show = [&](const std::string& bytes) {
+    std::cout << bytes << std::flush;
+    if (!std::cout) throw Error("cannot write to standard output");
+  };
+  options.stop = [] { return stop_requested.load(); };
+  options.on_token = [&](std::int64_t row, std::int64_t token) {
+    RowOutput& output = outputs[static_cast<std::size_t>(row)];
+    const std::string bytes = output.add(token);
+    if (live) show(bytes);
+    return output.ended();
+  };
+  if (live) show(prompts.front());
+  const Generated made = generate(loaded.model, rows, options);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const std::string rest = outputs[row].ended() ? "" : outputs[row].rest();
+    if (live) show(rest + "\n");
+  }
+  const auto why = [&](std::size_t row) {
+    return outputs[row].ended() ? std::string("stop string") : ending_name(made.ended[row]);
+  };
+  if (common.json) {
+    Json json;
+    json["checkpoint"] = arguments.checkpoint;
+    json["encoding"] = encoding.expression();
+    json["rows"] = Json::array();
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      json["rows"].push_back({{"prompt", prompts[row]},
+                              {"prompt_tokens", rows[row]},
+                              {"text", outputs[row].all()},
+                              {"tokens", made.tokens[row]},
+                              {"ended", why(row)}});
+    json["prompt_seconds"] = made.prompt_seconds;
+    json["seconds"] = made.seconds;
+    json["tokens_per_second"] =
+        made.decoded > 0 && made.seconds > 0 ? Json(static_cast<double>(made.decoded) / made.seconds) : Json(nullptr);
+    std::cout << json_text(json, 1) << "\n";
+  } else if (!live) {
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      show(str("--- ", row + 1, ", ended: ", why(row), "\n", prompts[row], outputs[row].all(), "\n"));
+  }
+  tell_figures(made, read, outputs.front().ended(), common);
+  if (stop_requested) throw Interrupted("stopped; what was written by then was shown");
+  return 0;
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+  auto arguments = std::make_shared<GenerateArguments>();
+  GenerateOptions& options = arguments->options;
+  options.sampling.temperature = 1;
+  CLI::App* command = app.add_subcommand("generate", "text from a checkpoint");
+  command->footer(
+      "Example: torsor generate run --prompt 'The old king' --temperature 0.8 --top-p 0.95\n"
+      "Example: torsor generate run --prompt 'Once' --window 128 --max-tokens 100000");
+  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint or an adapter")->required();
+  command->add_option("--prompt", arguments->prompts, "texts to go on with, one a row; several are written together")
+      ->take_all();
+  command->add_option("--prompt-file", arguments->prompt_file, "a file with one more prompt; - = standard input");
+  command->add_flag("--ids", arguments->ids,
+                    "prompts are token ids with blanks between them, and so is what is written");
+  command->add_option("--max-tokens", options.max_tokens, "new tokens a row")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command->add_option("--temperature", options.sampling.temperature, "0 = the most probable token, always")
+      ->check(real_number(true))
+      ->capture_default_str();
+  command->add_option("--top-k", options.sampling.top_k, "draw from the k most probable tokens; 0 = from all")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  command->add_option("--top-p", options.sampling.top_p, "draw from the most probable ones that reach this share")
+      ->check(real_number(false))
+      ->capture_default_str();
+  command->add_option("--stop", arguments->stops, "end before this text; several: before the first that occurs")
+      ->take_all();
+  command->add_option("--window", options.window, "most tokens that the cache holds; 0 = all of them")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  CLI::Option* sinks =
+      command
+          ->add_option("--sinks", options.sinks, "with --window: first tokens that stay when it is full and others go")
+          ->check(whole_number(0))
+          ->capture_default_str();
+  command->add_option("--chunk", options.chunk, "most tokens of a prompt that are read at once; 0 = all")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  command->add_option("--encoding", arguments->encoding, "read the weights under another expression");
+  command->add_option("--precision", arguments->precision, "exact or hf");
+  command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
+  command->add_option("--dtype", arguments->dtype, "of the matrix products: float32 or bf16")->capture_default_str();
+  command->add_option("--cache-dtype", arguments->cache_dtype, "of keys and values in the cache: float32 or bf16")
+      ->capture_default_str();
+  add_feed_options(command, arguments->feed);
+  command->callback([&common, &chosen, arguments, sinks] {
+    arguments->sinks_given = sinks->count() > 0;
+    chosen = [&common, arguments] { return run_generate(*arguments, common); };
+  });
+}
+
+}  // namespace torsor
