@@ -175,7 +175,7 @@ TEST(CliInput, CheckpointsThatAreDamaged) {
   damaged(config, replaced("\"F32\"", "\"I32\""), {"model.safetensors", "real numbers"});
 
   expect_refusal(eval(folder / "nowhere"), 1, {"nowhere/config.json"});
-  expect_refusal(eval(text), 1, {"other.txt/config.json"});
+  expect_refusal(eval(text), 1, {"other.txt", "a .gguf file"});
   expect_refusal(run({"eval", folder / "run", "--text", text, "--lengths", "512"}), 1, {"513"});
   expect_refusal(run({"eval", folder / "run", "--text", text, "--encoding", "alibi"}), 1, {"t5.table"});
 

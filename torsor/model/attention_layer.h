@@ -13,11 +13,12 @@ namespace torsor {
 
 /// Trained tensors of one layer's attention, weights as (outputs, inputs); Hq query heads, K key heads of width D.
 struct AttentionWeights {
-  at::Tensor q, k, v, o;        ///< (Hq D, C), (K D, C), (K D, C), (C, Hq D)
-  at::Tensor q_norm, k_norm;    ///< (D), with qk_norm
-  at::Tensor k_shift, v_shift;  ///< (K, C), with kv_shift
-  NamedTensors position;        ///< the encoding's
-  LayerLowRank low_rank;        ///< trained beside q, k, v and o; most models have none
+  at::Tensor q, k, v, o;                      ///< (Hq D, C), (K D, C), (K D, C), (C, Hq D)
+  at::Tensor q_bias, k_bias, v_bias, o_bias;  ///< (Hq D), (K D), (K D), (C), where the model has them
+  at::Tensor q_norm, k_norm;                  ///< (D), with qk_norm
+  at::Tensor k_shift, v_shift;                ///< (K, C), with kv_shift
+  NamedTensors position;                      ///< the encoding's
+  LayerLowRank low_rank;                      ///< trained beside q, k, v and o; most models have none
 };
 
 /// What a block's attention gives.
@@ -35,6 +36,8 @@ AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeight
 
 /// A matrix product in `dtype`, from and to whatever the caller holds.
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype);
+/// x + bias, or x where there is none.
+at::Tensor with_bias(const at::Tensor& x, const at::Tensor& bias);
 /// The same with a constant added, given back in the type of `x`.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType dtype);
 

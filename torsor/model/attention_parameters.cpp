@@ -39,6 +39,13 @@ AttentionWeights AttentionParameters::layer(std::int64_t index, const Encoding& 
   attention.k = declare_(own + "k_proj.weight", {k_width, c.width}, inner_initial(c.width), true);
   attention.v = declare_(own + "v_proj.weight", {k_width, c.width}, inner_initial(c.width), true);
   attention.o = declare_(own + "o_proj.weight", {c.width, q_width}, outer_initial(q_width, c.layers), true);
+  const auto bias = [&](const char* module, std::int64_t size, bool there) {
+    return there ? declare_(own + module + ".bias", {size}, constant_initial(0), false) : at::Tensor();
+  };
+  attention.q_bias = bias("q_proj", q_width, c.block.qkv_bias);
+  attention.k_bias = bias("k_proj", k_width, c.block.qkv_bias);
+  attention.v_bias = bias("v_proj", k_width, c.block.qkv_bias);
+  attention.o_bias = bias("o_proj", c.width, c.block.output_bias);
   if (c.qk_norm != QkNorm::None) {
     attention.q_norm = declare_(own + "q_norm.weight", {c.head_dim}, constant_initial(1), false);
     attention.k_norm = declare_(own + "k_norm.weight", {c.head_dim}, constant_initial(1), false);

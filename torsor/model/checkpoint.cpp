@@ -5,6 +5,9 @@
 #include "torsor/base/file.h"
 #include "torsor/data/bpe.h"
 #include "torsor/model/adapter.h"
+#include "torsor/model/gguf_model.h"
+#include "torsor/model/hugging_face.h"
+#include "torsor/model/llama2_c.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
@@ -91,6 +94,7 @@ std::string hugging_face_obstacle(const ModelConfig& config) {
   if (rope_parameters(config).is_null()) return str("its Llama has no encoding '", config.encoding, "'");
   if (config.qk_norm != QkNorm::None) return "its Llama has no qk_norm";
   if (config.kv_shift) return "its Llama has no kv_shift";
+  if (config.block != BlockStyle()) return "its Llama has other blocks";
   for (const std::int64_t window : config.window)
     if (window != 0) return "its Llama has no window";
   return "";
@@ -133,13 +137,16 @@ LoadedModel load_merged(const std::string& folder, const std::string& encoding, 
   const LoadedAdapter adapter = load_adapter(folder, base);
   Decoder merged = adapter.tuned.merged();
   if (encoding.empty() && precision.empty())
-    return {std::move(merged), adapter.base.tokenizer, adapter.base.embedder, adapter.base.reader};
+    return {std::move(merged), adapter.base.tokenizer, adapter.base.embedder, {}, adapter.base.reader};
   ModelConfig config = merged.config();
   if (!encoding.empty()) config.encoding = print(parse(encoding));
   set_precision(config, precision);
   std::map<std::string, at::Tensor> weights;
   for (const ModelParameter& parameter : merged.parameters()) weights[parameter.name] = parameter.tensor;
-  return {Decoder(config, weights, folder + "/adapter.safetensors"), adapter.base.tokenizer, adapter.base.embedder,
+  return {Decoder(config, weights, folder + "/adapter.safetensors"),
+          adapter.base.tokenizer,
+          adapter.base.embedder,
+          {},
           adapter.base.reader};
 }
 
@@ -155,6 +162,33 @@ std::shared_ptr<const Tokenizer> reader_of(const std::string& folder, const std:
   return pieces;
 }
 
+/// Under another expression where one is asked for; what the request gets wrong is no fault of the file.
+ModelConfig asked(ModelConfig config, const std::string& encoding, const std::string& precision) {
+  set_precision(config, precision);
+  if (!encoding.empty()) config.encoding = print(parse(encoding));
+  return config;
+}
+
+LoadedModel load_hugging_face(const std::string& folder, const Json& json, const std::string& encoding,
+                              const std::string& precision) {
+  const HuggingFaceModel model = read_hugging_face(json, folder + "/config.json");
+  const std::map<std::string, at::Tensor> weights = hugging_face_weights(model, load_sharded(folder), folder);
+  std::shared_ptr<const Tokenizer> reader;
+  if (std::filesystem::exists(folder + "/tokenizer.json")) {
+    try {
+      reader = BpeTokenizer::load(folder + "/tokenizer.json");
+    } catch (const Error&) {
+      // Of another kind: the model is read all the same, its ids stand for no text here.
+    }
+  }
+  if (reader && static_cast<std::int64_t>(reader->vocabulary_size()) > model.config.vocabulary_size)
+    throw Error(str(folder, "/tokenizer.json: has ", reader->vocabulary_size(), " tokens, the model ",
+                    model.config.vocabulary_size));
+  const std::string name = reader ? reader->name() : "tokens";
+  return {Decoder(asked(model.config, encoding, precision), weights, folder), name, "", model.end_tokens,
+          std::move(reader)};
+}
+
 }  // namespace
 
 LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding, const std::string& precision,
@@ -162,8 +196,27 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
   if (is_adapter(folder)) return load_merged(folder, encoding, precision, base);
   if (!base.empty()) throw UsageError(str("'", folder, "' holds no adapter that --base could belong to"));
   const std::string path = folder + "/config.json";
+  if (std::filesystem::is_regular_file(folder)) {
+    if (folder.ends_with(".gguf")) {
+      GgufModel model = read_gguf_model(folder);
+      const std::string name = model.reader ? model.reader->name() : "tokens";
+      return {Decoder(asked(model.config, encoding, precision), model.weights, folder), name, "", model.end_tokens,
+              std::move(model.reader)};
+    }
+    if (!folder.ends_with(".bin"))
+      throw Error(str(folder, ": expected the folder of a checkpoint, a .gguf file or llama2.c's .bin"));
+    Llama2Model model = read_llama2(folder);
+    std::shared_ptr<const Tokenizer> reader = find_llama2_tokenizer(folder, model.config.vocabulary_size);
+    const std::string name = reader ? reader->name() : "tokens";
+    return {Decoder(asked(model.config, encoding, precision), model.weights, folder),
+            name,
+            "",
+            {Llama2Tokenizer::kBegin, Llama2Tokenizer::kEnd},
+            std::move(reader)};
+  }
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
+  if (!object.has("format") && is_hugging_face(json)) return load_hugging_face(folder, json, encoding, precision);
   if (!object.has("format"))
     object.fail(str("\"format\" is missing; a checkpoint of this project has \"", kFormat, "\""));
   const auto format = object.get<std::string>("format");
@@ -191,7 +244,7 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
   }
   if (!encoding.empty()) config.encoding = print(parse(encoding));
   std::shared_ptr<const Tokenizer> reader = reader_of(folder, tokenizer);
-  return {Decoder(config, file.tensors, weights), tokenizer, embedder, std::move(reader)};
+  return {Decoder(config, file.tensors, weights), tokenizer, embedder, {}, std::move(reader)};
 }
 
 }  // namespace torsor

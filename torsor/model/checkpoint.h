@@ -1,8 +1,10 @@
-// A checkpoint folder: config.json (the expression under "encoding") and model.safetensors.
+// Checkpoints: folders of this project (config.json with the expression under "encoding", model.safetensors), folders
+// of Hugging Face transformers, llama2.c's .bin.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "torsor/data/tokenizer.h"
 #include "torsor/model/decoder.h"
@@ -25,13 +27,16 @@ struct LoadedModel {
   Decoder model;
   std::string tokenizer;
   std::string embedder;  ///< SHA-256 of what made its syntax.vectors (structure_embedder.h); empty where none is told
+  std::vector<std::int64_t> end_tokens = {};     ///< that end a text, where the checkpoint names some
   std::shared_ptr<const Tokenizer> reader = {};  ///< of its tokenizer.json, or of bytes; nothing where ids are no text
 };
 
-/// Reads a folder written by save_checkpoint, or that of an adapter (adapter.h) merged into its base, which `base`
-/// names where it is not the recorded one. `encoding` replaces the stored expression when it is not empty (tensors must
-/// still fit). Throws Error naming the file and what is wrong (also a tokenizer.json that is another than the model's),
-/// UsageError when `base` is given for a folder without adapter.
+/// Reads a folder written by save_checkpoint; a folder of Hugging Face transformers (hugging_face.h; a tokenizer.json
+/// of another kind than byte-level BPE leaves it without text); a file of llama2.c (llama2_c.h) or a .gguf
+/// (gguf_model.h); the folder of an adapter (adapter.h) merged into its base, which `base` names where it is not the
+/// recorded one. `encoding` replaces the stored expression when it is not empty (tensors must still fit). Throws Error
+/// naming the file and what is wrong (also a tokenizer.json that is another than the model's), UsageError when `base`
+/// is given for a folder without adapter.
 LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding = "",
                             const std::string& precision = "", const std::string& base = "");
 

@@ -1,12 +1,71 @@
 #include "torsor/model/config.h"
 
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace torsor {
 namespace {
 
 const char* norm_name(QkNorm norm) {
   return norm == QkNorm::None ? "none" : norm == QkNorm::Before ? "before" : "after";
+}
+
+template <class Kind>
+using Names = std::vector<std::pair<const char*, Kind>>;
+
+const Names<NormKind> kNorms = {{"rms", NormKind::Rms}, {"layer", NormKind::Layer}};
+const Names<MlpKind> kMlps = {{"swiglu", MlpKind::SwiGlu}, {"gelu", MlpKind::Gelu}, {"gelu_tanh", MlpKind::GeluTanh}};
+const Names<Parallel> kParallels = {
+    {"none", Parallel::None}, {"one_norm", Parallel::OneNorm}, {"two_norms", Parallel::TwoNorms}};
+
+template <class Kind>
+const char* name_of(const Names<Kind>& names, Kind kind) {
+  for (const auto& [name, one] : names)
+    if (one == kind) return name;
+  return "";
+}
+
+template <class Kind>
+Kind named(JsonObject& object, const char* key, const Names<Kind>& names, Kind fallback) {
+  const auto given = object.get<std::string>(key, name_of(names, fallback));
+  std::string all;
+  for (const auto& [name, one] : names) {
+    if (given == name) return one;
+    all += (all.empty() ? "" : ", ") + std::string(name);
+  }
+  object.fail(str(key, " must be one of ", all, ", found ", given));
+}
+
+BlockStyle block_from_json(JsonObject& object) {
+  BlockStyle block;
+  block.norm = named(object, "norm", kNorms, block.norm);
+  block.norm_bias = object.get<bool>("norm_bias", block.norm_bias);
+  block.mlp = named(object, "mlp", kMlps, block.mlp);
+  block.parallel = named(object, "parallel", kParallels, block.parallel);
+  block.qkv_bias = object.get<bool>("qkv_bias", block.qkv_bias);
+  block.output_bias = object.get<bool>("output_bias", block.output_bias);
+  block.mlp_bias = object.get<bool>("mlp_bias", block.mlp_bias);
+  block.head_bias = object.get<bool>("head_bias", block.head_bias);
+  block.embedding_norm = object.get<bool>("embedding_norm", block.embedding_norm);
+  block.attention_scale = object.get<double>("attention_scale", block.attention_scale);
+  return block;
+}
+
+/// Llama's blocks need no words.
+void block_to_json(Json& json, const BlockStyle& block) {
+  if (block == BlockStyle()) return;
+  json["norm"] = name_of(kNorms, block.norm);
+  json["norm_bias"] = block.norm_bias;
+  json["mlp"] = name_of(kMlps, block.mlp);
+  json["parallel"] = name_of(kParallels, block.parallel);
+  json["qkv_bias"] = block.qkv_bias;
+  json["output_bias"] = block.output_bias;
+  json["mlp_bias"] = block.mlp_bias;
+  json["head_bias"] = block.head_bias;
+  json["embedding_norm"] = block.embedding_norm;
+  json["attention_scale"] = block.attention_scale;
 }
 
 // Beyond any model there is, and small enough that no product of two sizes overflows and that the mistyped number of a
@@ -41,6 +100,8 @@ void ModelConfig::complete() {
   if (!(norm_eps > 0)) throw UsageError(str("model: norm_eps must be above 0, found ", norm_eps));
   if (window.size() > 1 && static_cast<std::int64_t>(window.size()) != layers)
     throw UsageError(str("model: window lists ", window.size(), " layers, the model has ", layers));
+  if (!(block.attention_scale >= 0) || !std::isfinite(block.attention_scale))
+    throw UsageError(str("model: attention_scale must be 0 or more, found ", block.attention_scale));
   for (const std::int64_t one : window)
     if (one < 0) throw UsageError(str("model: window must be at least 1 (0 = none), found ", one));
 }
@@ -89,6 +150,7 @@ ModelConfig model_from_json(const Json& json, const std::string& source) {
       config.window = {object.get<std::int64_t>("window")};
   }
   config.kv_shift = object.get<bool>("kv_shift", false);
+  config.block = block_from_json(object);
   config.decay_positions = object.get<bool>("decay_positions", false);
   if (object.has("tag_heads")) config.tag_heads = object.get<bool>("tag_heads");
   const auto precision = object.get<std::string>("precision", "exact");
@@ -118,6 +180,7 @@ Json model_to_json(const ModelConfig& config) {
                    : config.window.size() == 1 ? Json(config.window.front())
                                                : Json(config.window);
   json["kv_shift"] = config.kv_shift;
+  block_to_json(json, config.block);
   json["decay_positions"] = config.decay_positions;
   if (config.tag_heads) json["tag_heads"] = *config.tag_heads;
   json["precision"] = config.precision == Precision::Exact ? "exact" : "hf";

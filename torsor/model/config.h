@@ -13,7 +13,29 @@ namespace torsor {
 
 enum class QkNorm { None, Before, After };
 
-/// A decoder in the Llama style. Zeros and empty values mean "derived": see complete().
+enum class NormKind { Rms, Layer };  ///< Zhang and Sennrich 2019; Ba, Kiros, Hinton 2016
+/// SwiGLU (Shazeer 2020), or up, GELU, down: GELU exact or by its tanh formula (Hendrycks and Gimpel 2016).
+enum class MlpKind { SwiGlu, Gelu, GeluTanh };
+/// Whether the MLP reads what attention has added to the residual stream, or stands beside it: behind the attention's
+/// norm (Falcon) or one of its own (GPT-NeoX).
+enum class Parallel { None, OneNorm, TwoNorms };
+
+/// What decoders do differently from Llama. The defaults are Llama's.
+struct BlockStyle {
+  NormKind norm = NormKind::Rms;
+  bool norm_bias = true;  ///< of layer norms
+  MlpKind mlp = MlpKind::SwiGlu;
+  Parallel parallel = Parallel::None;
+  bool qkv_bias = false, output_bias = false;  ///< of attention's projections
+  bool mlp_bias = false;
+  bool head_bias = false;       ///< of the output projection
+  bool embedding_norm = false;  ///< a norm behind the token embedding (BLOOM)
+  double attention_scale = 0;   ///< factor on q.k; 0 = that of the encoding, 1/sqrt(head_dim) for most
+
+  bool operator==(const BlockStyle&) const = default;
+};
+
+/// A decoder in the Llama style, or in another (BlockStyle). Zeros and empty values mean "derived": see complete().
 struct ModelConfig {
   std::int64_t width = 128;  ///< C
   std::int64_t layers = 4;
@@ -26,7 +48,8 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   std::vector<std::int64_t> window;  ///< keys that a token sees, one a layer or one for all; 0 or empty = all
   bool kv_shift = false;             ///< keys and values mixed with those of the token before (kv_shift.h)
-  bool decay_positions = false;      ///< weight decay on positional scalars too
+  BlockStyle block;
+  bool decay_positions = false;  ///< weight decay on positional scalars too
   /// Whether a decoder whose encoding reads tags predicts those of the next token too (tag_heads.h); empty = where
   /// they tell of later tokens, so that a joint bound can stand beside what is no perplexity.
   std::optional<bool> tag_heads;

@@ -252,18 +252,25 @@ class LayerConversion {
     if (std::all_of(maps_.begin(), maps_.end(), [](const HeadMap& map) { return map.identity() && !map.enters_frame; }))
       return;
     for (const char* side : {"q", "k"}) {
-      const std::string name = own + side + "_proj.weight";
-      const at::Tensor heads = weights.at(name).view({-1, config_.head_dim, config_.width});
-      const std::int64_t group = heads.size(0) / config_.kv_heads;
-      std::vector<at::Tensor> converted;
-      for (std::int64_t h = 0; h < heads.size(0); ++h)
-        converted.push_back(maps_[static_cast<std::size_t>(h / group)].apply(heads[h]));
-      weights[name] = at::cat(converted);
+      const std::string projection = own + side + "_proj";
+      convert_rows(weights, projection + ".weight", config_.width);
+      if (config_.block.qkv_bias) convert_rows(weights, projection + ".bias", 1);
       if (config_.qk_norm != QkNorm::None) {
         const std::string gain = own + side + "_norm.weight";
         weights[gain] = converted_gain(gain, weights.at(gain));
       }
     }
+  }
+
+  /// Rows of all heads, `width` numbers each.
+  void convert_rows(Weights& weights, const std::string& name, std::int64_t width) const {
+    at::Tensor& tensor = weights.at(name);
+    const at::Tensor heads = tensor.view({-1, config_.head_dim, width});
+    const std::int64_t group = heads.size(0) / config_.kv_heads;
+    std::vector<at::Tensor> converted;
+    for (std::int64_t h = 0; h < heads.size(0); ++h)
+      converted.push_back(maps_[static_cast<std::size_t>(h / group)].apply(heads[h]));
+    tensor = at::cat(converted).view(tensor.sizes());
   }
 
   /// All heads share the gain, which stands between the projection and the rotation, or behind both.

@@ -16,27 +16,61 @@ void check_windows(const at::Tensor& windows) {
 
 }  // namespace
 
+Decoder::Norm Decoder::declare_norm(const Declare& tensor, const std::string& name) const {
+  Norm norm;
+  norm.weight = tensor(name + ".weight", {config_.width}, constant_initial(1), false);
+  if (config_.block.norm == NormKind::Layer && config_.block.norm_bias)
+    norm.bias = tensor(name + ".bias", {config_.width}, constant_initial(0), false);
+  return norm;
+}
+
+at::Tensor Decoder::normalized(const at::Tensor& x, const Norm& norm) const {
+  if (config_.block.norm == NormKind::Rms) return rms_norm(x, norm.weight, config_.norm_eps);
+  return at::layer_norm(x, {config_.width}, norm.weight, norm.bias, config_.norm_eps);
+}
+
+at::Tensor Decoder::mlp(const at::Tensor& x, const Layer& layer, at::ScalarType dtype) const {
+  const at::Tensor up = with_bias(project(x, layer.up, dtype), layer.up_bias);
+  const MlpKind kind = config_.block.mlp;
+  const at::Tensor inner = kind == MlpKind::SwiGlu
+                               ? swiglu(with_bias(project(x, layer.gate, dtype), layer.gate_bias), up)
+                               : at::gelu(up, kind == MlpKind::Gelu ? "none" : "tanh");
+  return with_bias(project(inner, layer.down, dtype), layer.down_bias);
+}
+
 // Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
 void Decoder::declare(const Declare& tensor, bool with_tag_heads) {
   const ModelConfig& c = config_;
   embedding_ = tensor("model.embed_tokens.weight", {c.vocabulary_size, c.width}, normal_initial(0.02), true);
   AttentionParameters attention(c, encoding_, tensor);
+  if (c.block.embedding_norm) embedding_norm_ = declare_norm(tensor, "model.embed_norm");
   model_position_ = attention.embedding();
   layers_.resize(static_cast<std::size_t>(c.layers));
   for (std::int64_t index = 0; index < c.layers; ++index) {
     Layer& layer = layers_[static_cast<std::size_t>(index)];
     const std::string prefix = str("model.layers.", index, ".");
-    layer.attention_norm = tensor(prefix + "input_layernorm.weight", {c.width}, constant_initial(1), false);
+    layer.attention_norm = declare_norm(tensor, prefix + "input_layernorm");
     layer.attention = attention.layer(index, *by_layer_[static_cast<std::size_t>(index)]);
-    layer.mlp_norm = tensor(prefix + "post_attention_layernorm.weight", {c.width}, constant_initial(1), false);
-    layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner_initial(c.width), true);
+    if (c.block.parallel != Parallel::OneNorm)
+      layer.mlp_norm = declare_norm(tensor, prefix + "post_attention_layernorm");
+    const auto bias = [&](const char* name, std::int64_t size) {
+      return c.block.mlp_bias ? tensor(prefix + "mlp." + name + ".bias", {size}, constant_initial(0), false)
+                              : at::Tensor();
+    };
+    if (c.block.mlp == MlpKind::SwiGlu) {
+      layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner_initial(c.width), true);
+      layer.gate_bias = bias("gate_proj", c.mlp_width);
+    }
     layer.up = tensor(prefix + "mlp.up_proj.weight", {c.mlp_width, c.width}, inner_initial(c.width), true);
+    layer.up_bias = bias("up_proj", c.mlp_width);
     layer.down =
         tensor(prefix + "mlp.down_proj.weight", {c.width, c.mlp_width}, outer_initial(c.mlp_width, c.layers), true);
+    layer.down_bias = bias("down_proj", c.width);
   }
-  final_norm_ = tensor("model.norm.weight", {c.width}, constant_initial(1), false);
+  final_norm_ = declare_norm(tensor, "model.norm");
   head_ =
       c.tie_head ? embedding_ : tensor("lm_head.weight", {c.vocabulary_size, c.width}, inner_initial(c.width), true);
+  if (c.block.head_bias) head_bias_ = tensor("lm_head.bias", {c.vocabulary_size}, constant_initial(0), false);
   if (with_tag_heads && TagHeads::serve(*encoding_)) tag_heads_ = TagHeads(tensor, c.width, *encoding_);
 }
 
@@ -91,14 +125,15 @@ void Decoder::block(std::int64_t index, at::Tensor& h, AttendOptions& options, c
   const ModelConfig& c = config_;
   const Layer& layer = layers_[static_cast<std::size_t>(index)];
   const Encoding& encoding = *by_layer_[static_cast<std::size_t>(index)];
-  const at::Tensor x = rms_norm(h, layer.attention_norm, c.norm_eps);
+  const at::Tensor x = normalized(h, layer.attention_norm);
   const AttentionOutput attention =
       attention_layer(c, layer.attention, encoding, index, x, options, counts, cache, dtype);
   at::Tensor attended = h + attention.mixed;
   if (beside.defined()) attended = attended + beside;
-  const at::Tensor u = rms_norm(attended, layer.mlp_norm, c.norm_eps);
-  const at::Tensor gated = swiglu(project(u, layer.gate, dtype), project(u, layer.up, dtype));
-  const at::Tensor output = project(gated, layer.down, dtype);
+  const at::Tensor u = c.block.parallel == Parallel::OneNorm
+                           ? x
+                           : normalized(c.block.parallel == Parallel::None ? attended : h, layer.mlp_norm);
+  const at::Tensor output = mlp(u, layer, dtype);
   if (carries_) {
     options.layer = index;
     options.parameters = layer.attention.position;
@@ -139,6 +174,7 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     options.positions = cache->next_positions() + count;
   }
   at::Tensor h = at::embedding(embedding_, batch.tokens), beside;
+  if (config_.block.embedding_norm) h = normalized(h, embedding_norm_);
   if (encoding_->traits().absolute) {
     Side side;
     const std::int64_t rows = batch.tokens.size(0), tokens = batch.tokens.size(1);
@@ -157,11 +193,11 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     if (batch.look) options.look = [&batch, index](const CoreInput& input) { batch.look(index, input); };
     block(index, h, options, batch.counts, cache, dtype, index == 0 ? beside : at::Tensor());
   }
-  return rms_norm(h, final_norm_, config_.norm_eps);
+  return normalized(h, final_norm_);
 }
 
 at::Tensor Decoder::logits(const at::Tensor& hidden, at::ScalarType dtype) const {
-  return project(hidden, head_, dtype).to(hidden.scalar_type());
+  return with_bias(project(hidden, head_, dtype).to(hidden.scalar_type()), head_bias_);
 }
 
 at::Tensor Decoder::token_losses(const at::Tensor& windows, at::ScalarType dtype, const NamedTensors& named) const {

@@ -1,5 +1,6 @@
-// A decoder in the Llama style whose positions are an encoding expression: RMS norm, SwiGLU, grouped queries, optional
-// QK-norm, tied or untied head, a window a layer. The model asks the encoding its questions and knows no names.
+// A decoder whose positions are an encoding expression: grouped queries, optional QK-norm, tied or untied head, a
+// window a layer, and blocks in the style of Llama (RMS norm, SwiGLU) or of others (BlockStyle). The model asks the
+// encoding its questions and knows no names.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -91,10 +92,18 @@ class Decoder {
   void attach(const std::vector<LayerLowRank>& terms);
 
  private:
+  struct Norm {
+    at::Tensor weight, bias;  ///< (C); no bias = none
+  };
   struct Layer {
-    at::Tensor attention_norm, mlp_norm, gate, up, down;
+    Norm attention_norm, mlp_norm;  ///< the latter without a weight where the MLP reads the former's
+    at::Tensor gate, up, down, gate_bias, up_bias, down_bias;
     AttentionWeights attention;
   };
+
+  Norm declare_norm(const Declare& tensor, const std::string& name) const;
+  at::Tensor normalized(const at::Tensor& x, const Norm& norm) const;
+  at::Tensor mlp(const at::Tensor& x, const Layer& layer, at::ScalarType dtype) const;
 
   void declare(const Declare& tensor, bool with_tag_heads);
   void resolve_layers();
@@ -109,7 +118,8 @@ class Decoder {
   std::shared_ptr<const Encoding> encoding_;
   std::vector<std::shared_ptr<const Encoding>> by_layer_;
   std::vector<ModelParameter> parameters_;
-  at::Tensor embedding_, final_norm_, head_;
+  at::Tensor embedding_, head_, head_bias_;
+  Norm embedding_norm_, final_norm_;
   TagHeads tag_heads_;
   NamedTensors model_position_;  ///< tensors that question 1 reads
   std::vector<Layer> layers_;

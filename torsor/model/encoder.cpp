@@ -42,7 +42,8 @@ EncoderConfig encoder_from_json(const Json& json, const std::string& source) {
   if (!is_encoder(json)) throw UsageError(str(source, ": expected \"kind\": \"encoder\""));
   Json rest = json;  // what a decoder's file has as well
   for (const char* key : {"kind", "norm", "dropout", "segments", "tag_heads"}) rest.erase(key);
-  for (const char* key : {"tie_head", "kv_shift", "window"})
+  for (const char* key : {"tie_head", "kv_shift", "window", "norm_bias", "mlp", "parallel", "qkv_bias", "output_bias",
+                          "mlp_bias", "head_bias", "embedding_norm", "attention_scale"})
     if (rest.contains(key)) throw UsageError(str(source, ": an encoder has no ", quote(key)));
   EncoderConfig config;
   if (!rest.contains("mlp_width")) rest["mlp_width"] = 4 * rest.value("width", config.model.width);
