@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/program.h"
+#include "torsor/base/safetensors.h"
 
 namespace torsor::testing {
 namespace {
@@ -89,6 +90,21 @@ TEST(CliGenerate, RefusesWithOneLine) {
   refused({"--prompt-file", folder / "none.txt"}, 1, {"none.txt"});
   refused({"--prompt", "a", "--encoding", "sipe(t5)"}, 1, {"sipe"});
   expect_refusal(run({"generate", folder / "none", "--prompt", "a"}), 1, {"none"});
+}
+
+TEST(CliEval, WritesTheLogitsOfATextThatIsJustLongEnough) {
+  const TestFolder folder;
+  ASSERT_EQ(run(tiny_train(folder, "run", {"--steps", "2"})).code, 0);
+  const std::string tokens = folder.put("tokens.bin", std::string("a\0b\0c\0d\0", 8));
+  const std::vector<std::string> eval = {"eval", folder / "run", "--tokens", tokens, "--lengths", "4"};
+  expect_refusal(run(eval), 1, {"5 tokens"});  // nothing to score
+  std::vector<std::string> dump = eval;
+  dump.insert(dump.end(), {"--dump-logits", folder / "logits.safetensors"});
+  const Ran ran = run(dump);
+  ASSERT_EQ(ran.code, 0) << ran;
+  EXPECT_TRUE(contains(ran.err, "nothing is scored")) << ran;
+  const SafetensorsFile file(folder / "logits.safetensors");
+  EXPECT_EQ(file.entry("logits").shape, (std::vector<std::int64_t>{4, 256}));
 }
 
 TEST(CliGenerate, CtrlCLeavesWhatIsThere) {

@@ -254,7 +254,21 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   for (const std::int64_t length : lengths)
     if (length < 1) throw UsageError(str("lengths must be at least 1, found ", length));
   std::sort(lengths.begin(), lengths.end());
-  if (!arguments.dump.empty()) dump_logits(loaded, corpus, lengths.back(), arguments, feed.get());
+  if (!arguments.dump.empty()) {
+    dump_logits(loaded, corpus, lengths.back(), arguments, feed.get());
+    if (corpus.longest() <= static_cast<std::size_t>(lengths.back())) {
+      say(common, str("the longest text has ", corpus.longest(), " tokens: its logits are written, and behind ",
+                      lengths.back(), " there is none left to predict, so nothing is scored"));
+      if (common.json)
+        std::cout << json_text({{"checkpoint", arguments.checkpoint},
+                                {"encoding", config.encoding},
+                                {"tokens", 0},
+                                {"eval", Json::array()}},
+                               1)
+                  << "\n";
+      return 0;
+    }
+  }
   if (arguments.stride > 0) return print_sliding(loaded, corpus, lengths.back(), arguments, feed.get(), common);
 
   const EvaluationPlan plan = evaluation_windows(corpus, std::vector<std::size_t>(lengths.begin(), lengths.end()),
