@@ -347,6 +347,26 @@ TEST(CacheEvict, TheOldestTokensGoWithoutATrace) {
   EXPECT_GT(refused, 0);
 }
 
+TEST(CacheEvict, EachRowKeepsItsOwnNumber) {
+  static const EncodingCase row{.expression = "rope + t5(buckets=8, max_distance=16)"};
+  const Subject subject(row, {.heads = {2, 1}});
+  const Placed all = subject.place(subject.draw(2, 12), subject.run_of_positions(2, 12));
+  KvCache cache = subject.cache(2, 12);
+  attend(subject, cache, slice(all, 0, 9));
+  cache.evict(1, {3, 20}, true);
+  EXPECT_EQ(cache.held(0), (std::vector<std::int64_t>{4, 9}));
+  const at::Tensor positions = cache.positions(0);
+  EXPECT_TRUE(at::equal(positions[0].narrow(0, 0, 4).flatten(), at::arange(4, doubles())));
+  EXPECT_TRUE(at::equal(positions[1].flatten(), at::arange(9, doubles())));
+  // The second row goes on as if nothing had happened, the first as its four tokens do.
+  const at::Tensor out = attend(subject, cache, slice(all, 9, 3));
+  EXPECT_LE(row_error(out.narrow(0, 1, 1), subject.full(all).narrow(2, 9, 3).narrow(0, 1, 1)), 1e-11);
+  Placed kept;
+  kept.tokens = join_tokens({all.tokens.row(0).slice(0, 1), all.tokens.row(0).slice(6, 6)});
+  kept.positions = at::arange(7, doubles()).view({1, 7, 1});
+  EXPECT_LE(row_error(out.narrow(0, 0, 1), subject.full(kept).narrow(2, 4, 3)), 1e-11);
+}
+
 TEST(CacheEvict, PotentialsOfDroppedTokensStayInTheSums) {
   const EncodingCase row{.expression = "fox", .trained = true, .hidden = true};
   const Subject subject(row, {.heads = {4, 2}});
@@ -378,6 +398,8 @@ TEST(CacheEvict, RefusesBeforeAnythingChanges) {
   attend(subject, cache, slice(placed, 0, 12));
   fill_others(subject, cache, slice(placed, 0, 12));
   EXPECT_THROW(cache.evict(-1, 4), Error);
+  EXPECT_NE(message_of([&] { cache.evict(2, 0); }).find("at least the newest"), std::string::npos);
+  EXPECT_NE(message_of([&] { cache.evict(2, {3}); }).find("expects 2 numbers"), std::string::npos);
   cache.evict(6, 6);  // nothing to drop
   EXPECT_EQ(cache.held(0)[0], 12);
   cache.evict(1, 6);
@@ -475,6 +497,8 @@ TEST(CacheContentsTest, WhatContradictsItselfIsRefused) {
   refused([](CacheContents&, Json& about) { about["encoding"]["expression"] = "alibi"; }, "another encoding");
   refused([](CacheContents&, Json& about) { about["encoding"]["head_dim"] = 16; }, "another encoding");
   refused([](CacheContents&, Json& about) { about["batch"] = 3; }, "lengths must have 3");
+  refused([](CacheContents&, Json& about) { about["batch"] = 1 << 24; }, "lengths must have 16777216");
+  refused([](CacheContents& c, Json&) { c.tensors.erase("layers.0.arrived"); }, "'layers.0.arrived' is missing");
   refused([](CacheContents&, Json& about) { about["batch"] = std::int64_t{1} << 60; }, "batch must be");
   refused([](CacheContents&, Json& about) { about["dtype"] = "int8"; }, "dtype must be");
   refused([](CacheContents&, Json& about) { about["capacity"] = 4; }, "the capacity is 4");

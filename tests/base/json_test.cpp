@@ -216,9 +216,11 @@ TEST_F(JsonObjectTest, FinishRefusesUnknownKeys) {
   object.get<double>("learning_rate", 1.0);
   object.get<int>("steps");
   object.allow("seed");
+  EXPECT_EQ(object.unknown(), std::vector<std::string>{"lerning_rate"});
   EXPECT_EQ(message_of<UsageError>([&] { object.finish(); }),
             "run.json: unknown key 'lerning_rate'; possible keys: steps, learning_rate, seed");
   object.allow("lerning_rate");
+  EXPECT_TRUE(object.unknown().empty());
   EXPECT_NO_THROW(object.finish());
   const Json other = parse_json("{\"x\": 1}", "x");
   EXPECT_TRUE(contains(message_of<UsageError>([&] { JsonObject(other, "s").finish(); }), "possible keys: none"));

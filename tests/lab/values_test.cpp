@@ -390,6 +390,7 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   EXPECT_EQ(tensors("grape-a").at("grape-a.log_slopes")["with"], "learn_slopes=true");
   EXPECT_EQ(tensors("grape-ap").at("grape-ap.weight")["shape"], Json::array({"H", 8, "C"}));
   EXPECT_NE(catalogue_entry("grape-ap")["cache"]["evict"], "exact");
+  EXPECT_EQ(catalogue_entry("grape-ap")["cache"]["evict_oldest"], "exact");
   EXPECT_EQ(catalogue_entry("fox")["cache"]["kept"], Json::array({"fox.potential"}));
   EXPECT_EQ(tensors("grape-m").at("grape-m.log_freq")["shape"], Json::array({1, "D/2"}));
   EXPECT_EQ(tensors("grape-m").at("grape-m.a")["with"], "planes=general or ja");
@@ -417,6 +418,7 @@ TEST(Catalogue, HasEveryNameWithItsKeysTensorsAndContract) {
   EXPECT_EQ(catalogue_entry("dynamic")["cache"]["keys"], "unmoved, moved at each read");
   EXPECT_EQ(catalogue_entry("rope")["cache"]["keys"], "as moved at arrival");
   EXPECT_NE(catalogue_entry("cope")["cache"]["evict"], "exact");
+  EXPECT_EQ(catalogue_entry("cope")["cache"]["evict_oldest"], "exact");
   const Json yarn = catalogue_entry("yarn");
   EXPECT_EQ(yarn["keys"][0]["name"], "factor");
   EXPECT_EQ(yarn["keys"][0]["required"], true);

@@ -263,6 +263,46 @@ TEST(Generate, AWindowOfOneLayerEqualsAFreshPassOverWhatItHolds) {
   }
 }
 
+TEST(Generate, AWindowDropsWhatARowItselfDoesNotHold) {
+  for (const char* encoding : {"rope", "dynamic(rope, factor=2, train_length=8)", "fox"}) {
+    const Decoder model(small(encoding), 4);
+    GenerateOptions options;
+    options.max_tokens = 25;
+    options.window = 14;
+    options.sinks = 2;
+    const Rows prompts = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {6, 7}, {8, 9, 10, 11}};
+    const Generated together = generate(model, prompts, options);
+    for (std::size_t row = 0; row < prompts.size(); ++row)
+      EXPECT_EQ(generate(model, {prompts[row]}, options).tokens[0], together.tokens[row]) << encoding << row;
+  }
+}
+
+// Keys are normed behind the rotation: they cannot be turned any more, and are kept as they were before.
+TEST(Generate, WindowsServeNormsBehindTheRotation) {
+  ModelConfig config = small("rope", 64);
+  config.layers = 1;
+  config.qk_norm = QkNorm::After;
+  const at::NoGradGuard no_grad;
+  const Decoder model(config, 4);
+  for (const ModelParameter& parameter : model.parameters())
+    if (parameter.name.find("_norm.weight") != std::string::npos && parameter.tensor.numel() == 8)
+      parameter.tensor.copy_(at::linspace(0.5, 2, 8));
+  GenerateOptions options;
+  options.max_tokens = 30;
+  options.window = 10;
+  options.sinks = 2;
+  std::int64_t held = 0;
+  options.watch = [&](const KvCache& cache) { held = cache.held()[0]; };
+  const std::vector<std::int64_t> written = generate(model, {{1, 2, 3}}, options).tokens[0];
+  std::vector<std::int64_t> all = {1, 2, 3};
+  all.insert(all.end(), written.begin(), written.end() - 1);
+  std::vector<std::int64_t> seen(all.begin(), all.begin() + 2);
+  seen.insert(seen.end(), all.end() - (held - 2), all.end());
+  TokenBatch batch;
+  batch.tokens = at::tensor(seen, at::kLong).view({1, -1});
+  EXPECT_EQ(model.logits(model.hidden(batch))[0][held - 1].argmax().item<std::int64_t>(), written.back());
+}
+
 TEST(Generate, GoesOnWithoutAnEndInConstantMemory) {
   for (const char* encoding : {"rope", "alibi", "fox"}) {
     const Decoder model(small(encoding), 4);

@@ -87,7 +87,7 @@ KvCache::KvCache(std::shared_ptr<const Encoding> encoding, const CacheOptions& o
     layer.forgotten = layer.sinks = layer.lengths;
     layer.window = windows == 0 ? 0 : options_.window[windows == 1 ? 0 : n];
     if (layer.window < 0) throw UsageError(str("cache: window must not be negative, found ", layer.window));
-    if (by_layer_[n]->cache(index).oldest() != "exact") layer.window = 0;
+    if (!CacheContract::exact(by_layer_[n]->cache(index).oldest())) layer.window = 0;
   }
 }
 

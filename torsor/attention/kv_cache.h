@@ -103,7 +103,6 @@ class KvCache {
   /// (B, n, axes) float64: where the tokens that a layer holds stand now, n the longest row; what lies past a row's
   /// tokens has no meaning. Undefined before the first token.
   at::Tensor positions(std::int64_t layer = 0) const;
-  bool raw_keys() const { return options_.raw_keys; }
 
   /// Moves the tokens of every row whose position on axis 0 lies in [from, to) by `offsets`, (B|1) or (B|1, axes) real
   /// numbers, in every layer. Tokens that arrive later and bring no positions go on behind the newest one.
@@ -115,12 +114,14 @@ class KvCache {
              double to = std::numeric_limits<double>::infinity());
   void shift(double offset);
 
-  /// Drops tokens: each row keeps its `sinks` oldest and its `newest` newest in every layer; a row with no more than
-  /// that stays as it is. With `close` what follows the gap moves up to the sinks (or, without sinks, to where the row
-  /// began), so that positions go on without a step; else tokens keep their positions. Running sums keep what the
-  /// dropped tokens added. Throws a Refusal, before anything changes, where the encoding needs the dropped tokens
-  /// (CacheContract::evict, evict_oldest), where a layer with a window would keep sinks, or as shift() does.
+  /// Drops tokens: each row keeps its `sinks` oldest and its `newest` newest (at least one) in every layer; a row with
+  /// no more than that stays as it is. With `close` what follows the gap moves up to the sinks (or, without sinks, to
+  /// where the row began), so that positions go on without a step; else tokens keep their positions. Running sums keep
+  /// what the dropped tokens added. Throws a Refusal, before anything changes, where the encoding needs the dropped
+  /// tokens (CacheContract::evict, evict_oldest), where a layer with a window would keep sinks, or as shift() does.
   void evict(std::int64_t sinks, std::int64_t newest, bool close = false);
+  /// The same with a number of newest tokens for each row.
+  void evict(std::int64_t sinks, const std::vector<std::int64_t>& newest, bool close = false);
 
   /// A cache of its own whose row b is a copy of row rows[b], for searches that go on in several ways. Throws Error for
   /// a row that is not there.

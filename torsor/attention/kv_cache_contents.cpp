@@ -100,12 +100,14 @@ KvCache KvCache::restore(std::shared_ptr<const Encoding> encoding, const CacheCo
   if (type == std::end(kTypes)) about.fail("dtype must be float32, float64 or bfloat16, found " + dtype);
   options.dtype = type->second;
   about.finish();
-  // A batch is as large as its tensors: a number alone must not make one.
   constexpr std::int64_t kMostRows = std::int64_t{1} << 24;
   if (options.batch < 1 || options.batch > kMostRows) about.fail(str("batch must be 1 to 2^24, found ", options.batch));
   for (const Json& layer : layers) {
     JsonObject one(layer, source + ": cache: layers", JsonObject::Blame::data);
     options.window.push_back(one.get<std::int64_t>("window"));
+    // Every row is told of, before memory is asked for so many.
+    if (one.get<std::vector<std::int64_t>>("lengths").size() != static_cast<std::size_t>(options.batch))
+      one.fail(str("lengths must have ", options.batch, " numbers"));
   }
   KvCache cache = [&] {
     try {
@@ -167,7 +169,8 @@ KvCache KvCache::restore(std::shared_ptr<const Encoding> encoding, const CacheCo
     layer.origin = take("origin", {batch, 1, axes}, at::kDouble, false);
     if (layer.arrived.defined() && (layer.arrived.size(2) > longest || !layer.offsets.defined()))
       throw Error(str(source, ": tensor '", prefix, "arrived' does not fit the tokens that are held"));
-    if (!layer.turned && !layer.arrived.defined())
+    const bool kept_moved = cache.key_kind(static_cast<std::int64_t>(n)) == CacheContract::Key::Rotated;
+    if (layer.offsets.defined() && kept_moved && !layer.arrived.defined())
       throw Error(str(source, ": tensor '", prefix, "arrived' is missing"));
     NamedTensors ring;
     for (auto it = left.lower_bound(prefix); it != left.end() && it->first.starts_with(prefix);) {

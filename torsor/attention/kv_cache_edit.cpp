@@ -10,8 +10,6 @@
 namespace torsor {
 namespace {
 
-bool allows(const std::string& contract) { return contract.empty() || contract == "exact"; }
-
 at::Tensor selected(const at::Tensor& tensor, const at::Tensor& rows) {
   return tensor.defined() ? tensor.index_select(0, rows.to(tensor.device())) : tensor;
 }
@@ -114,7 +112,7 @@ at::Tensor KvCache::checked_offsets(const at::Tensor& given) const {
 void KvCache::check_shift() const {
   for (std::int64_t layer = 0; layer < options_.layers; ++layer) {
     const std::string why = of_layer(layer).cache(layer).shift;
-    if (!is_empty(layers_[static_cast<std::size_t>(layer)]) && !allows(why))
+    if (!is_empty(layers_[static_cast<std::size_t>(layer)]) && !CacheContract::exact(why))
       throw Refusal(str("cache: positions cannot be shifted: ", why));
   }
 }
@@ -175,9 +173,17 @@ void KvCache::move_tokens(std::int64_t index, const at::Tensor& offsets, const a
 // Evict
 
 void KvCache::evict(std::int64_t sinks, std::int64_t newest, bool close) {
-  if (sinks < 0 || newest < 0)
-    throw Error(str("cache: evict expects numbers of tokens to keep, found ", sinks, " and ", newest));
+  evict(sinks, std::vector<std::int64_t>(static_cast<std::size_t>(options_.batch), newest), close);
+}
+
+void KvCache::evict(std::int64_t sinks, const std::vector<std::int64_t>& newest, bool close) {
   const std::size_t rows = static_cast<std::size_t>(options_.batch);
+  if (newest.size() != rows)
+    throw Error(str("cache: evict expects ", rows, " numbers of tokens, found ", newest.size()));
+  for (const std::int64_t one : newest)
+    if (sinks < 0 || one < 1)
+      throw Error(str("cache: evict keeps 0 or more sinks and at least the newest token, found ", sinks, " and ", one,
+                      "; truncate(0) empties a cache"));
   std::vector<std::vector<std::int64_t>> gaps;
   for (std::int64_t index = 0; index < options_.layers; ++index) {
     const Layer& layer = layers_[static_cast<std::size_t>(index)];
@@ -185,7 +191,7 @@ void KvCache::evict(std::int64_t sinks, std::int64_t newest, bool close) {
     gaps.emplace_back(rows, 0);
     bool any = false;
     for (std::size_t b = 0; b < rows; ++b) {
-      gaps.back()[b] = std::max<std::int64_t>(0, held[b] - sinks - newest);
+      gaps.back()[b] = std::max<std::int64_t>(0, held[b] - sinks - newest[b]);
       if (gaps.back()[b] == 0) continue;
       any = true;
       if (layer.forgotten[b] > 0 && sinks > layer.sinks[b])
@@ -195,7 +201,7 @@ void KvCache::evict(std::int64_t sinks, std::int64_t newest, bool close) {
     if (!any) continue;
     const CacheContract contract = of_layer(index).cache(index);
     const std::string& why = sinks > 0 ? contract.evict : contract.oldest();
-    if (!allows(why)) throw Refusal(str("cache: tokens cannot be dropped: ", why));
+    if (!CacheContract::exact(why)) throw Refusal(str("cache: tokens cannot be dropped: ", why));
     if (sinks > 0 && layer.window > 0)
       throw Refusal(str("cache: layer ", index, " has a window of ", layer.window,
                         ", in which it counts tokens; sinks would come into it from outside"));

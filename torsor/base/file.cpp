@@ -374,4 +374,17 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+std::unique_ptr<FileContent> FileContent::open(const std::string& path) {
+  return std::unique_ptr<FileContent>(new FileContent(MappedFile(path)));
+}
+
+std::unique_ptr<FileContent> FileContent::of(std::string bytes) {
+  return std::unique_ptr<FileContent>(new FileContent(std::move(bytes)));
+}
+
+std::string_view FileContent::bytes() const {
+  const auto* mapped = std::get_if<MappedFile>(&storage_);
+  return mapped != nullptr ? mapped->bytes() : std::string_view(std::get<std::string>(storage_));
+}
+
 }  // namespace torsor

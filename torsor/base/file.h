@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace torsor {
@@ -126,6 +129,20 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+/// The bytes of a file: mapped, or in memory where there is no file.
+class FileContent {
+ public:
+  /// Maps `path`, as MappedFile does.
+  static std::unique_ptr<FileContent> open(const std::string& path);
+  static std::unique_ptr<FileContent> of(std::string bytes);
+  /// Valid as long as the object, which never moves.
+  std::string_view bytes() const;
+
+ private:
+  explicit FileContent(std::variant<MappedFile, std::string> storage) : storage_(std::move(storage)) {}
+  std::variant<MappedFile, std::string> storage_;
 };
 
 }  // namespace torsor

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "torsor/base/error.h"
-#include "torsor/base/file.h"
 #include "torsor/base/utf8.h"
 
 namespace torsor {
@@ -193,25 +192,16 @@ void GgufEntry::read(float* out) const {
   }
 }
 
-struct GgufFile::Bytes {
-  std::variant<MappedFile, std::string> storage;
-};
-
-GgufFile::GgufFile(const std::string& path) : GgufFile(std::make_unique<Bytes>(Bytes{MappedFile(path)}), path) {}
+GgufFile::GgufFile(const std::string& path) : GgufFile(FileContent::open(path), path) {}
 
 GgufFile GgufFile::from_bytes(std::string bytes, const std::string& source) {
-  return GgufFile(std::make_unique<Bytes>(Bytes{std::move(bytes)}), source);
+  return GgufFile(FileContent::of(std::move(bytes)), source);
 }
 
-GgufFile::GgufFile(std::unique_ptr<Bytes> bytes, std::string source)
-    : source_(std::move(source)), bytes_(std::move(bytes)) {
-  const auto* mapped = std::get_if<MappedFile>(&bytes_->storage);
-  parse(mapped != nullptr ? mapped->bytes() : std::string_view(std::get<std::string>(bytes_->storage)));
+GgufFile::GgufFile(std::unique_ptr<FileContent> content, std::string source)
+    : source_(std::move(source)), content_(std::move(content)) {
+  parse(content_->bytes());
 }
-
-GgufFile::~GgufFile() = default;
-GgufFile::GgufFile(GgufFile&&) noexcept = default;
-GgufFile& GgufFile::operator=(GgufFile&&) noexcept = default;
 
 void GgufFile::parse(std::string_view file) {
   Reader reader(file, source_);

@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "torsor/base/file.h"
+
 namespace torsor {
 
 /// The types of tensors that are read; numbers are ggml's.
@@ -50,10 +52,6 @@ class GgufFile {
   /// Takes the content of a file; `source` stands for the path in messages.
   static GgufFile from_bytes(std::string bytes, const std::string& source);
 
-  ~GgufFile();
-  GgufFile(GgufFile&&) noexcept;
-  GgufFile& operator=(GgufFile&&) noexcept;
-
   const std::string& source() const { return source_; }
   const std::map<std::string, GgufEntry>& entries() const { return entries_; }
   const std::map<std::string, GgufValue>& keys() const { return keys_; }
@@ -68,14 +66,13 @@ class GgufFile {
   std::vector<double> reals(const std::string& key) const;
 
  private:
-  struct Bytes;
-  GgufFile(std::unique_ptr<Bytes> bytes, std::string source);
+  GgufFile(std::unique_ptr<FileContent> content, std::string source);
   void parse(std::string_view file);
   const GgufValue& value(const std::string& key) const;
   [[noreturn]] void mismatch(const std::string& key, const char* expected) const;
 
   std::string source_;
-  std::unique_ptr<Bytes> bytes_;
+  std::unique_ptr<FileContent> content_;
   std::map<std::string, GgufEntry> entries_;
   std::map<std::string, GgufValue> keys_;
 };

@@ -205,13 +205,19 @@ JsonObject JsonObject::object(const std::string& key) {
   return JsonObject(*value, str(source_, ": ", key), blame_);
 }
 
+std::vector<std::string> JsonObject::unknown() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : value_->items())
+    if (known_.count(key) == 0) keys.push_back(key);
+  return keys;
+}
+
 void JsonObject::finish() const {
-  for (const auto& [key, value] : value_->items()) {
-    if (known_.count(key) != 0) continue;
-    std::string possible;
-    for (const std::string& name : asked_) possible += (possible.empty() ? "" : ", ") + name;
-    fail(str("unknown key ", quote(key), "; possible keys: ", possible.empty() ? "none" : possible));
-  }
+  const std::vector<std::string> keys = unknown();
+  if (keys.empty()) return;
+  std::string possible;
+  for (const std::string& name : asked_) possible += (possible.empty() ? "" : ", ") + name;
+  fail(str("unknown key ", quote(keys.front()), "; possible keys: ", possible.empty() ? "none" : possible));
 }
 
 void JsonObject::fail(const std::string& message) const {

@@ -73,6 +73,8 @@ class JsonObject {
 
   /// Throws for a key of the object that was never asked for, naming it and the keys that are possible.
   void finish() const;
+  /// The keys that were never asked for, for readers of foreign files, which may hold what says nothing here.
+  std::vector<std::string> unknown() const;
 
   /// Throws "SOURCE: MESSAGE" with the type of error that fits the blame; for checks of the caller's own.
   [[noreturn]] void fail(const std::string& message) const;

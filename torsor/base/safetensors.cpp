@@ -8,10 +8,8 @@
 #include <limits>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "torsor/base/error.h"
-#include "torsor/base/file.h"
 #include "torsor/base/json.h"
 #include "torsor/base/json_events.h"
 #include "torsor/base/utf8.h"
@@ -359,26 +357,16 @@ Dtype dtype_of(std::string_view name) {
       str("dtype ", quote(name, 40), foreign ? " is not supported" : " is unknown", ", expected one of ", supported));
 }
 
-struct SafetensorsFile::Bytes {
-  std::variant<MappedFile, std::string> storage;
-};
-
-SafetensorsFile::SafetensorsFile(const std::string& path)
-    : SafetensorsFile(std::make_unique<Bytes>(Bytes{MappedFile(path)}), path) {}
+SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(FileContent::open(path), path) {}
 
 SafetensorsFile SafetensorsFile::from_bytes(std::string bytes, const std::string& source) {
-  return SafetensorsFile(std::make_unique<Bytes>(Bytes{std::move(bytes)}), source);
+  return SafetensorsFile(FileContent::of(std::move(bytes)), source);
 }
 
-SafetensorsFile::SafetensorsFile(std::unique_ptr<Bytes> bytes, std::string source)
-    : source_(std::move(source)), bytes_(std::move(bytes)) {
-  const auto* mapped = std::get_if<MappedFile>(&bytes_->storage);
-  parse(mapped != nullptr ? mapped->bytes() : std::string_view(std::get<std::string>(bytes_->storage)));
+SafetensorsFile::SafetensorsFile(std::unique_ptr<FileContent> content, std::string source)
+    : source_(std::move(source)), content_(std::move(content)) {
+  parse(content_->bytes());
 }
-
-SafetensorsFile::~SafetensorsFile() = default;
-SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
 
 void SafetensorsFile::parse(std::string_view file) {
   const auto invalid = [&](const auto&... parts) {

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "torsor/base/file.h"
+
 namespace torsor {
 
 /// Element types, in the order of the official library, which is also the order of alignment.
@@ -46,10 +48,6 @@ class SafetensorsFile {
   /// Takes the content of a file; `source` stands for the path in messages.
   static SafetensorsFile from_bytes(std::string bytes, const std::string& source);
 
-  ~SafetensorsFile();
-  SafetensorsFile(SafetensorsFile&&) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
-
   const std::string& source() const { return source_; }
   /// Sorted by bytes.
   std::vector<std::string> names() const;
@@ -60,12 +58,11 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  struct Bytes;
-  SafetensorsFile(std::unique_ptr<Bytes> bytes, std::string source);
+  SafetensorsFile(std::unique_ptr<FileContent> content, std::string source);
   void parse(std::string_view file);
 
   std::string source_;
-  std::unique_ptr<Bytes> bytes_;
+  std::unique_ptr<FileContent> content_;
   std::map<std::string, SafetensorsEntry> entries_;
   std::map<std::string, std::string> metadata_;
 };

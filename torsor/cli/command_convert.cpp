@@ -76,7 +76,10 @@ void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->footer(
       "Exact or refused: logits stay equal to rounding, and both models are compared before anything is written.\n"
       "Example: torsor convert run --encoding 'grape-m + t5' --out converted");
-  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint or an adapter")->required();
+  command
+      ->add_option("checkpoint", arguments->checkpoint,
+                   "a checkpoint (a folder, a .gguf, llama2.c's .bin) or an adapter")
+      ->required();
   command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--encoding", arguments->encoding,
                       "the expression to convert to; left out: that of the checkpoint");

@@ -3,7 +3,6 @@
 #include <iostream>
 #include <sstream>
 
-#include "torsor/base/file.h"
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
 #include "torsor/cli/feed_options.h"
@@ -12,7 +11,6 @@
 #include "torsor/model/generate.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/model/text_output.h"
-#include "torsor/report/numbers.h"
 
 namespace torsor {
 namespace {
@@ -31,25 +29,20 @@ struct GenerateArguments {
 
 std::vector<std::string> prompts_of(const GenerateArguments& arguments) {
   std::vector<std::string> prompts = arguments.prompts;
-  if (!arguments.prompt_file.empty())
-    prompts.push_back(read_file(arguments.prompt_file == "-" ? "/dev/stdin" : arguments.prompt_file));
+  if (!arguments.prompt_file.empty()) prompts.push_back(read_input(arguments.prompt_file));
   if (prompts.empty()) throw UsageError("generate needs --prompt or --prompt-file");
   for (const std::string& prompt : prompts)
     if (prompt.empty()) throw UsageError("generate: a prompt must not be empty: the first token needs one before it");
   return prompts;
 }
 
-std::vector<std::int64_t> ids_of(const std::string& text) {
-  std::istringstream words(text);
-  std::vector<std::int64_t> ids;
-  for (std::string word; words >> word;) {
-    std::istringstream number(word);
-    std::int64_t id = 0;
-    if (!(number >> id) || !number.eof())
-      throw UsageError(str("--ids expects prompts of ids with blanks between them, found ", quote(word, 40)));
-    ids.push_back(id);
+std::vector<std::int64_t> ids_of(const std::string& prompt) {
+  try {
+    const std::vector<TokenId> ids = read_ids(prompt, "--ids");
+    return {ids.begin(), ids.end()};
+  } catch (const Error& error) {
+    throw UsageError(error.what());  // a prompt is a request
   }
-  return ids;
 }
 
 /// What one row writes, as bytes that may be shown.
@@ -100,8 +93,7 @@ int run_generate(const GenerateArguments& arguments, const CommonOptions& common
   options.cache_dtype = dtype_named(arguments.cache_dtype);
   if (arguments.sinks_given && options.window == 0) throw UsageError("--sinks goes with --window");
   TextOutput(arguments.stops);  // says what is wrong with them before a checkpoint is read
-  if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
-    throw UsageError(str("precision must be exact or hf, found ", arguments.precision));
+  check_precision(arguments.precision);
 
   const LoadedModel loaded =
       load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
@@ -126,6 +118,7 @@ int run_generate(const GenerateArguments& arguments, const CommonOptions& common
   require_embedder(encoding, loaded.embedder, feed ? feed->embedder() : std::string(), arguments.checkpoint);
   if (!encoding.inputs().empty()) {
     check_feed(feed.get(), encoding, true, common);
+    if (!loaded.reader) throw Error(str(arguments.checkpoint, ": the ids are no text that could be parsed"));
     if (!feed) throw UsageError(str("'", encoding.expression(), "' reads the syntax of the text: give --parser"));
     options.inputs = stream_inputs(feed->stream(encoding), loaded.reader);
   }
@@ -187,7 +180,10 @@ void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen) 
   command->footer(
       "Example: torsor generate run --prompt 'The old king' --temperature 0.8 --top-p 0.95\n"
       "Example: torsor generate run --prompt 'Once' --window 128 --max-tokens 100000");
-  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint or an adapter")->required();
+  command
+      ->add_option("checkpoint", arguments->checkpoint,
+                   "a checkpoint (a folder, a .gguf, llama2.c's .bin) or an adapter")
+      ->required();
   command->add_option("--prompt", arguments->prompts, "texts to go on with, one a row; several are written together")
       ->take_all();
   command->add_option("--prompt-file", arguments->prompt_file, "a file with one more prompt; - = standard input");

@@ -1,9 +1,7 @@
 // torsor tokenizer: train, encode, decode, show
-#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "torsor/base/file.h"
 #include "torsor/base/json.h"
@@ -32,8 +30,6 @@ struct UseArguments {
   std::string file = "-";
   std::vector<std::string> text;
 };
-
-std::string read_input(const std::string& file) { return read_file(file == "-" ? "/dev/stdin" : file); }
 
 struct Amount {
   std::size_t bytes = 0, tokens = 0;
@@ -101,17 +97,8 @@ int run_tokenizer_encode(const UseArguments& arguments, const CommonOptions& com
 int run_tokenizer_decode(const UseArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "tokenizer decode");
   const auto tokenizer = BpeTokenizer::load(arguments.tokenizer);
-  std::istringstream words(read_input(arguments.file));
-  std::vector<TokenId> ids;
-  for (std::string word; words >> word;) {
-    TokenId id = 0;
-    const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (failed != std::errc() || end != word.data() + word.size())
-      throw Error(str(arguments.file == "-" ? "standard input" : arguments.file,
-                      ": expected ids with blanks between them, found ", quote(word, 40), " as number ",
-                      ids.size() + 1));
-    ids.push_back(id);
-  }
+  const std::vector<TokenId> ids =
+      read_ids(read_input(arguments.file), arguments.file == "-" ? "standard input" : arguments.file);
   const std::string text = tokenizer->decode(ids);
   if (common.json)
     std::cout << json_text({{"tokenizer", tokenizer->name()}, {"tokens", ids.size()}, {"text", text}}) << "\n";

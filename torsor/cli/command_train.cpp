@@ -212,8 +212,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "eval");
   if (arguments.task.empty() && arguments.text.empty() == arguments.tokens.empty())
     throw UsageError("eval needs --text or --tokens, or --task");
-  if (!arguments.precision.empty() && arguments.precision != "exact" && arguments.precision != "hf")
-    throw UsageError(str("precision must be exact or hf, found ", arguments.precision));
+  check_precision(arguments.precision);
   const bool syntax = arguments.task == "syntax" || arguments.task == "blimp";
   if (const char* given = given_syntax_option(arguments.syntax); given != nullptr && !syntax)
     throw UsageError(str(given, " goes with --task syntax or blimp"));
@@ -353,7 +352,10 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<EvalArguments>();
   CLI::App* command = app.add_subcommand("eval", "evaluate a checkpoint on text or tokens by length");
   command->footer("Example: torsor eval run --text other.txt --lengths 128,512");
-  command->add_option("checkpoint", arguments->checkpoint, "the folder of a checkpoint or an adapter")->required();
+  command
+      ->add_option("checkpoint", arguments->checkpoint,
+                   "a checkpoint (a folder, a .gguf, llama2.c's .bin) or an adapter")
+      ->required();
   command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--text", arguments->text, "UTF-8 files or folders");
   command->add_option("--tokens", arguments->tokens, "a headerless file of token ids");

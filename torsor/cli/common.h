@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "torsor/base/error.h"
 #include "torsor/base/progress.h"
+#include "torsor/data/tokenizer.h"
 
 namespace torsor {
 
@@ -70,6 +72,13 @@ extern std::atomic<bool> stops_at_once;
 
 /// A reporter on standard error: a live line on a terminal, plain lines elsewhere, nothing with --quiet.
 Progress::Options progress_options(const CommonOptions& common, const std::string& label);
+
+/// A file, or standard input for "-".
+std::string read_input(const std::string& file);
+/// Token ids with blanks between them. Throws Error naming `source`, the word that is none and its place.
+std::vector<TokenId> read_ids(const std::string& text, const std::string& source);
+/// Throws UsageError for another --precision than "exact", "hf" and none.
+void check_precision(const std::string& precision);
 
 /// For commands that print their result: throws UsageError where --out is given.
 void refuse_out(const CommonOptions& common, const char* command);

@@ -2,14 +2,18 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <new>
+#include <sstream>
 
 #include "torsor/base/error.h"
+#include "torsor/base/file.h"
 #include "torsor/base/memory.h"
+#include "torsor/base/utf8.h"
 #include "torsor/cli/common.h"
 
 #ifndef TORSOR_VERSION
@@ -31,6 +35,27 @@ Progress::Options progress_options(const CommonOptions& common, const std::strin
 
 void say(const CommonOptions& common, const std::string& line) {
   if (!common.quiet) std::cerr << line << std::endl;
+}
+
+std::string read_input(const std::string& file) { return read_file(file == "-" ? "/dev/stdin" : file); }
+
+std::vector<TokenId> read_ids(const std::string& text, const std::string& source) {
+  std::istringstream words(text);
+  std::vector<TokenId> ids;
+  for (std::string word; words >> word;) {
+    TokenId id = 0;
+    const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (failed != std::errc() || end != word.data() + word.size())
+      throw Error(str(source, ": expected ids with blanks between them, found ", quote(word, 40), " as number ",
+                      ids.size() + 1));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+void check_precision(const std::string& precision) {
+  if (!precision.empty() && precision != "exact" && precision != "hf")
+    throw UsageError(str("precision must be exact or hf, found ", precision));
 }
 
 void refuse_out(const CommonOptions& common, const char* command) {

@@ -200,9 +200,9 @@ class Parts : public Encoding {
       CacheContract one = part.encoding->cache(layer);
       if (one.key == CacheContract::Key::Raw) all.key = CacheContract::Key::Raw;
       all.kept.insert(all.kept.end(), one.kept.begin(), one.kept.end());
-      if (one.shift != "exact" && !one.shift.empty()) all.shift = one.shift;
-      if (one.evict != "exact" && !one.evict.empty()) all.evict = one.evict;
-      if (one.oldest() != "exact" && !one.oldest().empty()) all.evict_oldest = one.oldest();
+      if (!CacheContract::exact(one.shift)) all.shift = one.shift;
+      if (!CacheContract::exact(one.evict)) all.evict = one.evict;
+      if (!CacheContract::exact(one.oldest())) all.evict_oldest = one.oldest();
       if (!one.note.empty()) all.note += (all.note.empty() ? "" : "; ") + one.note;
     }
     return all;

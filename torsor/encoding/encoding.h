@@ -115,6 +115,8 @@ struct CacheContract {
 
   /// What there is to say of dropping a row's oldest tokens.
   const std::string& oldest() const { return evict_oldest.empty() ? evict : evict_oldest; }
+  /// Whether an answer allows the operation; one that was left out does.
+  static bool exact(const std::string& answer) { return answer.empty() || answer == "exact"; }
 };
 
 /// What an encoding is and needs, for documentation and checks.

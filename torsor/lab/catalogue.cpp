@@ -228,8 +228,10 @@ Json entry(const NameInfo& info) {
   Json cache;
   cache["keys"] = contract.key == CacheContract::Key::Rotated ? "as moved at arrival" : "unmoved, moved at each read";
   cache["kept"] = contract.kept;
-  cache["shift"] = contract.shift.empty() ? "exact" : contract.shift;
-  cache["evict"] = contract.evict.empty() ? "exact" : contract.evict;
+  const auto answer = [](const std::string& text) { return CacheContract::exact(text) ? "exact" : text; };
+  cache["shift"] = answer(contract.shift);
+  cache["evict"] = answer(contract.evict);
+  cache["evict_oldest"] = answer(contract.oldest());
   cache["note"] = contract.note;
   json["cache"] = cache;
   return json;
@@ -305,6 +307,8 @@ std::string catalogue_text(const std::string& name) {
     const Json& cache = json["cache"];
     text += str("\nKV cache: keys ", plain_text(cache["keys"]), "\n  shift: ", plain_text(cache["shift"]),
                 "\n  evict: ", plain_text(cache["evict"]), "\n");
+    if (cache["evict_oldest"] != cache["evict"])
+      text += str("  evict a row's oldest tokens: ", plain_text(cache["evict_oldest"]), "\n");
     if (!plain_text(cache["note"]).empty()) text += str("  ", plain_text(cache["note"]), "\n");
   }
   return text + str("\nSource: ", info.source, "\nMore: docs/encodings/", info.page, ".md\n");

@@ -225,12 +225,13 @@ Decoder::JointLosses Decoder::joint_losses(const at::Tensor& windows, const Name
   return {token_losses_of(h, windows, dtype), tag_heads_.losses(h, named, dtype)};
 }
 
-KvCache Decoder::make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype) const {
+KvCache Decoder::make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype, bool shifts) const {
   CacheOptions options;
   options.capacity = capacity;
   options.batch = batch;
   options.layers = config_.layers;
   options.dtype = dtype;
+  options.raw_keys = shifts && config_.qk_norm == QkNorm::After && !carries_;
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) options.window.push_back(config_.window_of(layer));
   return KvCache(encoding_, options);
 }

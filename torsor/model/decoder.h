@@ -72,8 +72,10 @@ class Decoder {
   JointLosses joint_losses(const at::Tensor& windows, const NamedTensors& named,
                            at::ScalarType dtype = at::kFloat) const;
 
-  /// A cache for this model.
-  KvCache make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype = at::kFloat) const;
+  /// A cache for this model. With `shifts` its positions can be moved (KvCache::shift, evict) wherever the encoding
+  /// can: keys that the model norms behind the rotation are then kept as they were before it.
+  KvCache make_cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype = at::kFloat,
+                     bool shifts = false) const;
 
   /// Lets gradients flow into every parameter.
   void require_gradients();

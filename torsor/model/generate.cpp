@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 namespace torsor {
@@ -13,8 +14,6 @@ using Rows = std::vector<std::vector<std::int64_t>>;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-bool allows(const std::string& contract) { return contract.empty() || contract == "exact"; }
 
 class Generation {
  public:
@@ -33,7 +32,7 @@ class Generation {
   Generated run() {
     if (options_.max_tokens < 1) return std::move(result_);
     Clock::time_point begin = Clock::now();
-    at::Tensor hidden = read_rows();
+    at::Tensor hidden = read_rows(alive_);
     for (std::int64_t step = 0;; ++step) {
       take(model_.logits(hidden, options_.dtype));
       if (options_.watch) options_.watch(cache_);
@@ -44,7 +43,7 @@ class Generation {
       if (options_.stop && options_.stop()) end_all(Ending::Stopped);
       if (step + 1 == options_.max_tokens) end_all(Ending::Length);
       if (std::none_of(alive_.begin(), alive_.end(), [](bool one) { return one; })) break;
-      hidden = frequencies_change() ? read_again() : next();
+      hidden = next();
       result_.decoded += std::count(alive_.begin(), alive_.end(), true);
     }
     result_.seconds = seconds_since(begin);
@@ -57,7 +56,7 @@ class Generation {
     for (const auto& row : rows_) longest = std::max(longest, row.size());
     const std::int64_t all = static_cast<std::int64_t>(longest) + std::max<std::int64_t>(options_.max_tokens, 0);
     return model_.make_cache(batch_, std::max<std::int64_t>(options_.window > 0 ? options_.window : all, 1),
-                             options_.cache_dtype);
+                             options_.cache_dtype, options_.window > 0);
   }
 
   /// Tokens of a row that one pass reads.
@@ -69,25 +68,41 @@ class Generation {
     return most;
   }
 
-  /// Makes room for `arriving` tokens a row.
-  void make_room(std::int64_t arriving) {
+  /// Makes room for the tokens that arrive in each row, in the rows that are full: what a row keeps does not depend on
+  /// the others.
+  void make_room(const std::vector<std::int64_t>& arriving) {
     if (options_.window == 0) return;
-    std::int64_t held = 0;
-    for (std::int64_t layer = 0; layer < model_.config().layers; ++layer)
-      for (const std::int64_t one : cache_.held(layer)) held = std::max(held, one);
-    if (held + arriving <= options_.window) return;
+    constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
     const std::int64_t behind = options_.window - options_.sinks;
-    const std::int64_t stay = std::max<std::int64_t>(0, behind - std::max(arriving, behind / 8));
-    cache_.evict(options_.sinks, stay, closes(model_.encoding().cache(0)));
+    std::vector<std::int64_t> stay(arriving.size(), kAll);
+    bool any = false;
+    for (std::size_t b = 0; b < arriving.size(); ++b) {
+      if (arriving[b] == 0 || held(b) + arriving[b] <= options_.window) continue;
+      stay[b] = std::max<std::int64_t>(1, behind - std::max(arriving[b], behind / 8));
+      any = true;
+    }
+    if (any) cache_.evict(options_.sinks, stay, closes(model_.encoding().cache(0)));
+  }
+
+  /// Most tokens that a layer holds of a row.
+  std::int64_t held(std::size_t row) const {
+    std::int64_t most = 0;
+    for (std::int64_t layer = 0; layer < model_.config().layers; ++layer)
+      most = std::max(most, cache_.held(layer)[row]);
+    return most;
   }
 
   /// Without sinks nothing need be renumbered, and some encodings cannot.
-  bool closes(const CacheContract& contract) const { return options_.sinks > 0 || allows(contract.shift); }
+  bool closes(const CacheContract& contract) const {
+    return options_.sinks > 0 || CacheContract::exact(contract.shift);
+  }
 
-  /// Reads all rows into the empty cache; the hidden state of each row's newest token, (B, 1, C).
-  at::Tensor read_rows() {
+  /// Reads the rows in `which`, of which the cache holds nothing; the hidden state of each one's newest token, (B, 1,
+  /// C).
+  at::Tensor read_rows(const std::vector<bool>& which) {
     std::int64_t longest = 0;
-    for (const auto& row : rows_) longest = std::max(longest, static_cast<std::int64_t>(row.size()));
+    for (std::size_t b = 0; b < rows_.size(); ++b)
+      if (which[b]) longest = std::max(longest, static_cast<std::int64_t>(rows_[b].size()));
     const std::int64_t most = piece(longest);
     NamedTensors named;
     if (options_.inputs) named = options_.inputs(rows_, std::vector<std::int64_t>(rows_.size(), 0));
@@ -96,55 +111,71 @@ class Generation {
       const std::int64_t width = std::min(most, longest - first);
       TokenBatch part;
       part.tokens = at::zeros({batch_, width}, at::kLong);
-      part.counts = at::zeros({batch_}, at::kLong);
-      for (std::int64_t b = 0; b < batch_; ++b) {
-        const auto& row = rows_[static_cast<std::size_t>(b)];
-        const std::int64_t count = std::clamp<std::int64_t>(static_cast<std::int64_t>(row.size()) - first, 0, width);
-        std::copy_n(row.begin() + std::min<std::int64_t>(first, static_cast<std::int64_t>(row.size())), count,
-                    part.tokens[b].data_ptr<std::int64_t>());
-        part.counts[b] = count;
+      std::vector<std::int64_t> counts(rows_.size(), 0);
+      for (std::size_t b = 0; b < rows_.size(); ++b) {
+        const auto size = static_cast<std::int64_t>(rows_[b].size());
+        if (!which[b] || size <= first) continue;
+        counts[b] = std::min(size - first, width);
+        std::copy_n(rows_[b].begin() + first, counts[b],
+                    part.tokens[static_cast<std::int64_t>(b)].data_ptr<std::int64_t>());
       }
+      part.counts = at::tensor(counts, at::kLong);
       for (const auto& [name, tensor] : named) part.named[name] = tensor.narrow(1, first, width);
-      make_room(width);
+      make_room(counts);
       const at::Tensor hidden = model_.hidden(part, &cache_, options_.dtype);
       if (!newest.defined()) newest = at::zeros({batch_, 1, hidden.size(2)}, hidden.options());
       for (std::int64_t b = 0; b < batch_; ++b)
-        if (const std::int64_t count = part.counts[b].item<std::int64_t>(); count > 0)
+        if (const std::int64_t count = counts[static_cast<std::size_t>(b)]; count > 0)
           newest[b][0].copy_(hidden[b][count - 1]);
       if (options_.stop && first + most < longest && options_.stop()) throw Interrupted("stopped in the prompt");
     }
     return newest;
   }
 
-  /// Earlier hidden states were made under other frequencies: nothing short of a full pass equals the full pass.
-  at::Tensor read_again() {
-    cache_.truncate(0);
-    return read_rows();
-  }
-
-  bool frequencies_change() const {
+  /// Whether a row's newest token changes the frequencies of those before it.
+  bool frequencies_change(std::size_t row) const {
     if (!model_.encoding().traits().length_dependent) return false;
-    for (std::size_t b = 0; b < rows_.size(); ++b) {
-      // Of a row whose tokens were dropped, the length that counts does not grow, and there is no way back.
-      const auto size = static_cast<std::int64_t>(rows_[b].size());
-      if (!alive_[b] || (options_.window > 0 && size > options_.window)) continue;
-      if (model_.encoding().frequencies_change(static_cast<double>(size - 1), static_cast<double>(size))) return true;
-    }
-    return false;
+    // Of a row whose tokens were dropped, the length that counts does not grow, and there is no way back.
+    const auto size = static_cast<std::int64_t>(rows_[row].size());
+    if (options_.window > 0 && size > options_.window) return false;
+    return model_.encoding().frequencies_change(static_cast<double>(size - 1), static_cast<double>(size));
   }
 
+  /// The hidden state of each living row's newest token.
   at::Tensor next() {
+    std::vector<bool> again(rows_.size(), false), step = alive_;
+    std::vector<std::int64_t> lengths = cache_.lengths();
+    bool any = false;
+    for (std::size_t b = 0; b < rows_.size(); ++b) {
+      if (!alive_[b] || !frequencies_change(b)) continue;
+      again[b] = any = true;
+      step[b] = false;
+      lengths[b] = 0;
+    }
+    if (!any) return step_rows(step);
+    // Earlier hidden states were made under other frequencies: nothing short of a full pass equals the full pass.
+    cache_.truncate(lengths);
+    at::Tensor hidden = read_rows(again);
+    if (std::none_of(step.begin(), step.end(), [](bool one) { return one; })) return hidden;
+    const at::Tensor stepped = step_rows(step);
+    for (std::size_t b = 0; b < rows_.size(); ++b)
+      if (step[b]) hidden[static_cast<std::int64_t>(b)].copy_(stepped[static_cast<std::int64_t>(b)]);
+    return hidden;
+  }
+
+  /// Reads the newest token of the rows in `which`.
+  at::Tensor step_rows(const std::vector<bool>& which) {
     TokenBatch one;
     one.tokens = at::empty({batch_, 1}, at::kLong);
     std::vector<std::int64_t> newest, counts;
     for (std::size_t b = 0; b < rows_.size(); ++b) {
       one.tokens[static_cast<std::int64_t>(b)][0] = rows_[b].back();
       newest.push_back(static_cast<std::int64_t>(rows_[b].size()) - 1);
-      counts.push_back(alive_[b] ? 1 : 0);
+      counts.push_back(which[b] ? 1 : 0);
     }
     if (std::count(counts.begin(), counts.end(), 0) > 0) one.counts = at::tensor(counts, at::kLong);
     if (options_.inputs) one.named = options_.inputs(rows_, newest);
-    make_room(1);
+    make_room(counts);
     return model_.hidden(one, &cache_, options_.dtype);
   }
 
@@ -202,8 +233,8 @@ void check(const Decoder& model, const Rows& prompts, const GenerateOptions& opt
   for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
     const CacheContract contract = layer_encoding(model.shared_encoding(), layer)->cache(layer);
     const std::string& drop = options.sinks > 0 ? contract.evict : contract.oldest();
-    if (!allows(drop)) throw Refusal(str("generate: a window drops tokens: ", drop));
-    if (options.sinks > 0 && !allows(contract.shift))
+    if (!CacheContract::exact(drop)) throw Refusal(str("generate: a window drops tokens: ", drop));
+    if (options.sinks > 0 && !CacheContract::exact(contract.shift))
       throw Refusal(str("generate: sinks need positions that can be shifted: ", contract.shift, "; use no sinks"));
     if (options.sinks > 0 && model.config().window_of(layer) > 0)
       throw Refusal(
