@@ -3,9 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "tests/data/bpe_toy.h"
+#include "tests/data/golden_ids.h"
 #include "tests/data/test_files.h"
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
@@ -16,8 +16,6 @@ namespace torsor {
 namespace {
 
 using namespace data_test;
-
-using Ids = std::vector<TokenId>;
 
 /// A tokenizer.json of all bytes and two merges, as Hugging Face writes it.
 Json small_json() {
@@ -213,24 +211,6 @@ TEST(BpeFile, RefusesFilesThatAreNone) {
 
 // ---- Tokenizers of the field
 // -----------------------------------------------------------------------------------------
-
-/// The texts of a llama.cpp file of test texts, and their ids.
-std::vector<std::pair<std::string, Ids>> ggml_cases(const std::string& base) {
-  const std::string all = read_file(base + ".inp"), mark = "\n__ggml_vocab_test__\n";
-  std::istringstream lines(read_file(base + ".out"));
-  std::vector<std::pair<std::string, Ids>> cases;
-  for (std::size_t begin = 0; begin < all.size();) {
-    const std::size_t end = std::min(all.find(mark, begin), all.size());
-    std::string line;
-    if (!std::getline(lines, line)) break;
-    Ids ids;
-    std::istringstream words(line);
-    for (TokenId id = 0; words >> id;) ids.push_back(id);
-    cases.emplace_back(all.substr(begin, end - begin), ids);
-    begin = end + mark.size();
-  }
-  return cases;
-}
 
 TEST(BpeOfTheField, Gpt2AgreesWithItsReferenceIds) {
   const auto folder = shared_data("models/tokenizers/gpt2"),

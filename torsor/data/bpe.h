@@ -59,6 +59,7 @@ class BpeTokenizer : public Tokenizer {
   std::uint32_t vocabulary_size() const override { return static_cast<std::uint32_t>(model_.vocabulary.size()); }
   std::vector<TokenId> encode(std::string_view text) const override;
   std::string decode(std::span<const TokenId> ids) const override;
+  std::vector<TokenizerFile> files() const override { return {{"tokenizer.json", json()}}; }
 
   /// A tokenizer.json that load() and Hugging Face's tokenizers read: the same ids, without a post-processor.
   std::string json() const;

@@ -12,23 +12,14 @@
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe.h"
 #include "torsor/data/bpe_alphabet.h"
+#include "torsor/data/tokenizer_json.h"
 
 namespace torsor {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Vocabularies of a quarter of a million tokens take some 20 MB.
-constexpr std::size_t kLargestFile = std::size_t{512} << 20;
-
 std::string shown(std::string_view text) { return quote(text, 40); }
-
-Json read_document(const std::string& path) { return parse_json(read_file(path, kLargestFile), path); }
-
-bool is_absent(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null();
-}
 
 /// The tokens as the files write them, by id and back. Messages begin with `source`.
 class Names {
@@ -145,36 +136,6 @@ std::vector<BpeMerge> merges_of(const Json& merges, const Names& names, const st
   return made;
 }
 
-/// Throws for a key that is there and not null: it would change what the ids are.
-void refuse(JsonObject& object, const char* key, const char* why) {
-  if (object.has(key)) object.fail(str("key '", key, "' must be null: ", why));
-}
-
-std::vector<BpeAddedToken> added_of(const Json& document, const std::string& path) {
-  std::vector<BpeAddedToken> added;
-  if (is_absent(document, "added_tokens")) return added;
-  const Json& list = document.at("added_tokens");
-  if (!list.is_array()) throw Error(str(path, ": key 'added_tokens' must be a list, got ", list.type_name()));
-  for (const Json& one : list) {
-    JsonObject object(one, str(path, ": added_tokens[", added.size(), "]"), JsonObject::Blame::data);
-    BpeAddedToken token;
-    const auto id = object.get<std::uint64_t>("id");
-    if (id >= std::numeric_limits<TokenId>::max()) object.fail(str("key 'id' is too large: ", id));
-    token.id = static_cast<TokenId>(id);
-    token.content = object.get<std::string>("content");
-    token.special = object.get<bool>("special", false);
-    token.lstrip = object.get<bool>("lstrip", false);
-    token.rstrip = object.get<bool>("rstrip", false);
-    // Older files leave it out and mean this.
-    token.normalized = object.get<bool>("normalized", !token.special);
-    if (object.get<bool>("single_word", false))
-      object.fail("key 'single_word' must be false: tokens that match whole words alone are not read");
-    object.finish();
-    added.push_back(std::move(token));
-  }
-  return added;
-}
-
 /// Checks `pre_tokenizer`; returns whether it puts a space before texts.
 bool prefix_space_of(JsonObject& document) {
   JsonObject pre = document.object("pre_tokenizer");
@@ -204,22 +165,13 @@ void check_model(JsonObject& model) {
   model.finish();
 }
 
-const Json& part(const Json& model, const char* key, const std::string& source) {
-  const auto found = model.find(key);
-  if (found == model.end()) throw Error(str(source, ": key '", key, "' is missing"));
-  return *found;
-}
-
 BpeModel model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
-  if (const auto version = document.get<std::string>("version", "1.0"); version != "1.0")
-    document.fail(str("key 'version' must be 1.0, found ", shown(version)));
   // The model's type first: it tells best what kind of file this is.
   JsonObject model = document.object("model");
   check_model(model);
-  refuse(document, "normalizer", "text is taken as it is");
-  refuse(document, "truncation", "whole texts are encoded");
-  refuse(document, "padding", "texts are encoded one by one");
+  refuse_key(document, "normalizer", "text is taken as it is");
+  check_tokenizer_document(document);
   const bool prefix = prefix_space_of(document);
   if (document.has("decoder")) {
     JsonObject decoder = document.object("decoder");
@@ -231,17 +183,18 @@ BpeModel model_of(const Json& json, const std::string& path) {
   document.finish();
 
   const Json& inner = json.at("model");
-  const Names names(part(inner, "vocab", path + ": model"), added_of(json, path), path + ": model: vocab");
+  const Names names(tokenizer_part(inner, "vocab", path + ": model"), added_tokens_of(json, path),
+                    path + ": model: vocab");
   BpeModel made;
   made.vocabulary = names.bytes();
   made.added = names.added();
   made.add_prefix_space = prefix;
-  made.merges = merges_of(part(inner, "merges", path + ": model"), names, path + ": model: merges");
+  made.merges = merges_of(tokenizer_part(inner, "merges", path + ": model"), names, path + ": model: merges");
   return made;
 }
 
 std::vector<BpeMerge> read_merges(const std::string& path, const Names& names) {
-  const std::string text = read_file(path, kLargestFile);
+  const std::string text = read_file(path, kLargestTokenizerFile);
   if (const std::size_t at = find_invalid_utf8(text); at != std::string::npos)
     throw Error(str(path, ": expected UTF-8, found another byte at ", at));
   std::vector<BpeMerge> merges;
@@ -262,7 +215,7 @@ std::vector<BpeMerge> read_merges(const std::string& path, const Names& names) {
 
 BpeModel read_vocab_and_merges(const std::string& folder) {
   const std::string vocab = folder + "/vocab.json";
-  const Json json = read_document(vocab);
+  const Json json = read_tokenizer_json(vocab);
   const Names names(json, {}, vocab);
   BpeModel made;
   made.vocabulary = names.bytes();
@@ -291,7 +244,7 @@ std::shared_ptr<const BpeTokenizer> BpeTokenizer::load(const std::string& path) 
       throw Error(str("tokenizer: expected tokenizer.json, or vocab.json and merges.txt, in '", path, "'"));
     if (!two_files) source += "/tokenizer.json";
   }
-  return checked(two_files ? read_vocab_and_merges(path) : model_of(read_document(source), source), source);
+  return checked(two_files ? read_vocab_and_merges(path) : model_of(read_tokenizer_json(source), source), source);
 }
 
 std::shared_ptr<const BpeTokenizer> BpeTokenizer::parse(std::string_view text, const std::string& source) {
@@ -312,15 +265,6 @@ std::string BpeTokenizer::json() const {
   Json merges = Json::array();
   for (const BpeMerge& merge : model_.merges)
     merges.push_back(byte_letters(model_.vocabulary[merge.left]) + " " + byte_letters(model_.vocabulary[merge.right]));
-  Json added = Json::array();
-  for (const BpeAddedToken& token : model_.added)
-    added.push_back({{"id", token.id},
-                     {"content", token.content},
-                     {"single_word", false},
-                     {"lstrip", token.lstrip},
-                     {"rstrip", token.rstrip},
-                     {"normalized", token.normalized},
-                     {"special", token.special}});
   const Json bytes = {{"type", "ByteLevel"},
                       {"add_prefix_space", model_.add_prefix_space},
                       {"trim_offsets", true},
@@ -329,7 +273,7 @@ std::string BpeTokenizer::json() const {
   document["version"] = "1.0";
   document["truncation"] = nullptr;
   document["padding"] = nullptr;
-  document["added_tokens"] = std::move(added);
+  document["added_tokens"] = added_tokens_json(model_.added);
   document["normalizer"] = nullptr;
   document["pre_tokenizer"] = bytes;
   document["post_processor"] = nullptr;

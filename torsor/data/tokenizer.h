@@ -12,6 +12,11 @@ namespace torsor {
 /// A token id; every id of a tokenizer lies in [0, vocabulary_size()).
 using TokenId = std::uint32_t;
 
+/// A file of a tokenizer: its name within a folder, and its bytes.
+struct TokenizerFile {
+  std::string name, content;
+};
+
 /// The contract that corpora, training and generation rely on. Implementations are immutable, so one object may serve
 /// several threads.
 class Tokenizer {
@@ -30,8 +35,13 @@ class Tokenizer {
   /// The bytes that `ids` stand for. Throws Error for an id outside the vocabulary.
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
 
-  /// The bytes of one id.
-  std::string text_of(TokenId id) const { return decode({&id, 1}); }
+  /// The bytes of one id inside a text. Those of all ids together are what decode() gives, save where a tokenizer treats
+  /// the beginning of a text in its own way. Throws Error for an id outside the vocabulary.
+  virtual std::string text_of(TokenId id) const { return decode({&id, 1}); }
+
+  /// What load_tokenizer() (torsor/data/tokenizer_file.h) reads back as the same tokenizer when it lies in one folder;
+  /// nothing where the name says it all.
+  virtual std::vector<TokenizerFile> files() const { return {}; }
 };
 
 /// One id a byte (256 ids). decode(encode(text)) == text for every sequence of bytes, valid UTF-8 or not.

@@ -1,0 +1,96 @@
+#include "torsor/data/tokenizer_json.h"
+
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include "torsor/base/error.h"
+#include "torsor/base/file.h"
+#include "torsor/base/utf8.h"
+
+namespace torsor {
+
+Json read_tokenizer_json(const std::string& path) { return parse_json(read_file(path, kLargestTokenizerFile), path); }
+
+std::string tokenizer_kind(const Json& document) {
+  if (!document.is_object()) return "";
+  const auto model = document.find("model");
+  if (model == document.end() || !model->is_object()) return "";
+  const auto type = model->find("type");
+  return type != model->end() && type->is_string() ? type->get<std::string>() : "";
+}
+
+BpeAddedToken added_token_of(const Json& one, const std::string& source, const std::string* id) {
+  JsonObject object(one, source, JsonObject::Blame::data);
+  BpeAddedToken token;
+  std::uint64_t number = 0;
+  if (id == nullptr) {
+    number = object.get<std::uint64_t>("id");
+  } else {
+    const auto [end, failed] = std::from_chars(id->data(), id->data() + id->size(), number);
+    if (failed != std::errc() || end != id->data() + id->size()) object.fail("expected an id as the key");
+  }
+  if (number >= std::numeric_limits<TokenId>::max()) object.fail(str("key 'id' is too large: ", number));
+  token.id = static_cast<TokenId>(number);
+  token.content = object.get<std::string>("content");
+  token.special = object.get<bool>("special", false);
+  token.lstrip = object.get<bool>("lstrip", false);
+  token.rstrip = object.get<bool>("rstrip", false);
+  // Older files leave it out and mean this.
+  token.normalized = object.get<bool>("normalized", !token.special);
+  if (object.get<bool>("single_word", false))
+    object.fail("key 'single_word' must be false: tokens that match whole words alone are not read");
+  object.finish();
+  return token;
+}
+
+std::vector<BpeAddedToken> added_tokens_of(const Json& document, const std::string& source) {
+  std::vector<BpeAddedToken> added;
+  const auto found = document.find("added_tokens");
+  if (found == document.end() || found->is_null()) return added;
+  if (!found->is_array()) throw Error(str(source, ": key 'added_tokens' must be a list, got ", found->type_name()));
+  for (const Json& one : *found)
+    added.push_back(added_token_of(one, str(source, ": added_tokens[", added.size(), "]")));
+  return added;
+}
+
+Json added_token_json(const BpeAddedToken& token) {
+  return {{"content", token.content}, {"single_word", false},           {"lstrip", token.lstrip},
+          {"rstrip", token.rstrip},   {"normalized", token.normalized}, {"special", token.special}};
+}
+
+Json added_tokens_json(const std::vector<BpeAddedToken>& added) {
+  Json list = Json::array();
+  for (const BpeAddedToken& token : added) {
+    Json one = {{"id", token.id}};
+    one.update(added_token_json(token));
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+void refuse_key(JsonObject& object, const char* key, const char* why) {
+  if (object.has(key)) object.fail(str("key '", key, "' must be null: ", why));
+}
+
+void check_tokenizer_document(JsonObject& document) {
+  if (const auto version = document.get<std::string>("version", "1.0"); version != "1.0")
+    document.fail(str("key 'version' must be 1.0, found ", quote(version, 40)));
+  refuse_key(document, "truncation", "whole texts are encoded");
+  refuse_key(document, "padding", "texts are encoded one by one");
+}
+
+const Json& tokenizer_part(const Json& object, const char* key, const std::string& source) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw Error(str(source, ": key '", key, "' is missing"));
+  return *found;
+}
+
+TokenId token_id_of(const Json& value, const std::string& source, const std::string& what) {
+  const bool whole = value.is_number_unsigned() || (value.is_number_integer() && value.get<std::int64_t>() >= 0);
+  if (!whole || value.get<std::uint64_t>() >= std::numeric_limits<TokenId>::max())
+    throw Error(str(source, ": ", what, " must be a whole number, got ", quote(json_text(value), 40)));
+  return static_cast<TokenId>(value.get<std::uint64_t>());
+}
+
+}  // namespace torsor

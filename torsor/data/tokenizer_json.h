@@ -1,0 +1,46 @@
+// What the readers and writers of tokenizer.json share, whatever the kind of the tokenizer.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "torsor/base/json.h"
+#include "torsor/data/bpe_added.h"
+
+namespace torsor {
+
+/// Vocabularies of a quarter of a million tokens take some 20 MB.
+inline constexpr std::size_t kLargestTokenizerFile = std::size_t{512} << 20;
+
+/// The document of a file, of at most kLargestTokenizerFile bytes.
+Json read_tokenizer_json(const std::string& path);
+
+/// "model.type" of a document; "" where there is none.
+std::string tokenizer_kind(const Json& document);
+
+/// The list under "added_tokens"; none where it is missing. Throws Error naming the entry and the key, also for
+/// `single_word`, which is not read.
+std::vector<BpeAddedToken> added_tokens_of(const Json& document, const std::string& source);
+/// One entry of such a list; `id` where it stands beside it.
+BpeAddedToken added_token_of(const Json& one, const std::string& source, const std::string* id = nullptr);
+
+/// Such a list, as added_tokens_of() reads it.
+Json added_tokens_json(const std::vector<BpeAddedToken>& added);
+
+/// The flags and the text of one token, without its id.
+Json added_token_json(const BpeAddedToken& token);
+
+/// Throws for a key that is there and not null: it would change what the ids are.
+void refuse_key(JsonObject& object, const char* key, const char* why);
+
+/// Checks "version"; refuses "truncation" and "padding".
+void check_tokenizer_document(JsonObject& document);
+
+/// The value of a key that must be there, for large objects that JsonObject would copy.
+const Json& tokenizer_part(const Json& object, const char* key, const std::string& source);
+
+/// An id as json holds it. Throws Error where it is no whole number of at least 0 below 2^32 - 1; `what` names it.
+TokenId token_id_of(const Json& value, const std::string& source, const std::string& what);
+
+}  // namespace torsor
