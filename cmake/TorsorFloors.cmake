@@ -114,6 +114,11 @@ function(torsor_add_floors)
     endforeach()
     if(folder STREQUAL "cli")
       target_link_libraries(${target} PUBLIC CLI11::CLI11)
+    elseif(folder STREQUAL "data" AND TARGET Torsor::sentencepiece)
+      # Only the file that speaks to the library sees it.
+      target_link_libraries(${target} PUBLIC Torsor::sentencepiece)
+      set_source_files_properties(torsor/data/sentencepiece.cpp PROPERTIES
+        COMPILE_DEFINITIONS TORSOR_WITH_SENTENCEPIECE=1)
     elseif(folder STREQUAL "syntax" AND TARGET torsor_udpipe)
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:torsor_udpipe>)
       set_source_files_properties(torsor/syntax/parser_udpipe.cpp PROPERTIES

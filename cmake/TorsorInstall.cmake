@@ -25,6 +25,12 @@ target_link_libraries(torsor_library INTERFACE nlohmann_json::nlohmann_json Thre
 if(TORSOR_WITH_TORCH)
   target_link_libraries(torsor_library INTERFACE Torsor::torch)
 endif()
+if(TARGET Torsor::sentencepiece)
+  target_link_libraries(torsor_library INTERFACE Torsor::sentencepiece)
+  set(sentencepiece ON)
+else()
+  set(sentencepiece OFF)
+endif()
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/torsor")
 install(TARGETS torsor_library EXPORT torsorTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
@@ -35,7 +41,8 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/torsorConfig.cmake.in
   "${PROJECT_BINARY_DIR}/torsorConfig.cmake" INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/torsorConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/torsorConfig.cmake" "${PROJECT_BINARY_DIR}/torsorConfigVersion.cmake"
-              "${PROJECT_SOURCE_DIR}/cmake/TorsorTorch.cmake" DESTINATION "${package_dir}")
+              "${PROJECT_SOURCE_DIR}/cmake/TorsorTorch.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/TorsorSentencePiece.cmake" DESTINATION "${package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 if(TARGET torsor)
   install(TARGETS torsor RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

@@ -89,6 +89,7 @@ if [ $tools = yes ]; then
 fi
 required=${#missing[@]}
 need ccache has_program ccache  # faster, not needed
+need libsentencepiece-dev has_header sentencepiece_processor.h  # for SentencePiece's tokenizers, not needed either
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi

@@ -1,5 +1,7 @@
 #include "torsor/data/llama2_tokenizer.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <queue>
@@ -75,6 +77,22 @@ std::shared_ptr<const Llama2Tokenizer> Llama2Tokenizer::parse(std::string_view b
   } catch (const Error& error) {
     throw Error(str(source, ": ", error.what()));
   }
+}
+
+std::string Llama2Tokenizer::bytes() const {
+  std::string file;
+  const auto put = [&file](std::uint32_t word) {
+    for (unsigned b = 0; b < 4; ++b) file += static_cast<char>(static_cast<unsigned char>(word >> (8 * b)));
+  };
+  std::size_t longest = 0;
+  for (const Piece& piece : pieces_) longest = std::max(longest, piece.text.size());
+  put(static_cast<std::uint32_t>(longest));
+  for (const Piece& piece : pieces_) {
+    put(std::bit_cast<std::uint32_t>(piece.score));
+    put(static_cast<std::uint32_t>(piece.text.size()));
+    file += piece.text;
+  }
+  return file;
 }
 
 std::vector<TokenId> Llama2Tokenizer::encode(std::string_view text) const {

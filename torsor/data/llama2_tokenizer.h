@@ -41,6 +41,10 @@ class Llama2Tokenizer : public Tokenizer {
   std::vector<TokenId> encode(std::string_view text) const override;
   /// Bytes of the pieces; kBegin and kEnd have none, and the piece behind kBegin loses a leading space.
   std::string decode(std::span<const TokenId> ids) const override;
+  std::vector<TokenizerFile> files() const override { return {{"tokenizer.bin", bytes()}}; }
+
+  /// What load() reads.
+  std::string bytes() const;
 
  private:
   std::string bytes_of(TokenId id) const;

@@ -17,7 +17,11 @@ std::string tokenizer_kind(const Json& document) {
   const auto model = document.find("model");
   if (model == document.end() || !model->is_object()) return "";
   const auto type = model->find("type");
-  return type != model->end() && type->is_string() ? type->get<std::string>() : "";
+  if (type != model->end()) return type->is_string() ? type->get<std::string>() : "";
+  // Older files leave it out.
+  if (model->contains("merges")) return "BPE";
+  if (model->contains("max_input_chars_per_word")) return "WordPiece";
+  return model->contains("unk_id") ? "Unigram" : "";
 }
 
 BpeAddedToken added_token_of(const Json& one, const std::string& source, const std::string* id) {

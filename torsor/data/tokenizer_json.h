@@ -16,7 +16,7 @@ inline constexpr std::size_t kLargestTokenizerFile = std::size_t{512} << 20;
 /// The document of a file, of at most kLargestTokenizerFile bytes.
 Json read_tokenizer_json(const std::string& path);
 
-/// "model.type" of a document; "" where there is none.
+/// "model.type" of a document, or what the model's other keys say where it is missing; "" where they say nothing.
 std::string tokenizer_kind(const Json& document);
 
 /// The list under "added_tokens"; none where it is missing. Throws Error naming the entry and the key, also for

@@ -1,0 +1,134 @@
+#include "torsor/data/tokenizer_file.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "torsor/base/error.h"
+#include "torsor/base/file.h"
+#include "torsor/base/json.h"
+#include "torsor/base/utf8.h"
+#include "torsor/data/bpe.h"
+#include "torsor/data/llama2_tokenizer.h"
+#include "torsor/data/sentencepiece.h"
+#include "torsor/data/tokenizer_json.h"
+#include "torsor/data/wordpiece.h"
+
+namespace torsor {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has(const std::string& folder, const char* name) {
+  std::error_code error;
+  return fs::exists(fs::path(folder) / name, error);
+}
+
+bool has_model(const std::string& folder) { return has(folder, "tokenizer.model") || has(folder, "spiece.model"); }
+
+/// The tokenizer of a tokenizer.json: the file, or the folder that it lies in.
+std::shared_ptr<const Tokenizer> load_json(const std::string& file, const std::string& path) {
+  const Json document = read_tokenizer_json(file);
+  const std::string kind = tokenizer_kind(document);
+  if (kind == "WordPiece") return WordPieceTokenizer::load(file);
+  if (kind == "Unigram") return SentencePieceTokenizer::load(file);
+  if (kind == "BPE" && file != path && has_model(path)) {
+    const Json& model = document.at("model");
+    if (const auto found = model.find("byte_fallback"); found != model.end() && *found == true)
+      return SentencePieceTokenizer::load(path);
+  }
+  return BpeTokenizer::load(file);
+}
+
+std::shared_ptr<const Tokenizer> load_folder(const std::string& path) {
+  if (has(path, "tokenizer.json")) return load_json(path + "/tokenizer.json", path);
+  if (has_model(path)) return SentencePieceTokenizer::load(path);
+  if (has(path, "vocab.json") && has(path, "merges.txt")) return BpeTokenizer::load(path);
+  if (has(path, "vocab.txt")) return WordPieceTokenizer::load(path);
+  if (has(path, "tokenizer.bin")) return Llama2Tokenizer::load(path + "/tokenizer.bin");
+  throw Error(
+      str("tokenizer: expected tokenizer.json, tokenizer.model, spiece.model, vocab.json and merges.txt, "
+          "vocab.txt or tokenizer.bin in '",
+          path, "'"));
+}
+
+/// SentencePiece's pieces with scores, as llama2.c has them.
+std::shared_ptr<const Tokenizer> llama_vocabulary(const GgufFile& file) {
+  const auto fail = [&](const std::string& message) { throw Error(str(file.source(), ": ", message)); };
+  if (const auto begin = file.integer("tokenizer.ggml.bos_token_id", 1); begin != 1)
+    fail(str("tokenizer.ggml.bos_token_id must be 1, found ", begin));
+  const std::vector<std::string> tokens = file.texts("tokenizer.ggml.tokens");
+  const std::vector<double> scores = file.reals("tokenizer.ggml.scores");
+  if (scores.size() != tokens.size())
+    fail(str("tokenizer.ggml has ", tokens.size(), " tokens and ", scores.size(), " scores"));
+  std::vector<Llama2Tokenizer::Piece> pieces;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::string text = tokens[i];
+    for (std::size_t at; (at = text.find("\xE2\x96\x81")) != std::string::npos;) text.replace(at, 3, " ");
+    pieces.push_back({static_cast<float>(scores[i]), std::move(text)});
+  }
+  try {
+    return std::make_shared<const Llama2Tokenizer>(std::move(pieces));
+  } catch (const Error& error) {
+    throw Error(str(file.source(), ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return load_folder(path);
+  if (path.ends_with(".model")) return SentencePieceTokenizer::load(path);
+  if (path.ends_with(".txt")) return WordPieceTokenizer::load(path);
+  if (path.ends_with(".bin")) return Llama2Tokenizer::load(path);
+  if (path.ends_with(".gguf")) return gguf_tokenizer(GgufFile(path));
+  return load_json(path, path);
+}
+
+bool holds_tokenizer(const std::string& folder) {
+  return has(folder, "tokenizer.json") || has_model(folder) ||
+         (has(folder, "vocab.json") && has(folder, "merges.txt")) || has(folder, "vocab.txt") ||
+         has(folder, "tokenizer.bin");
+}
+
+FoundTokenizer find_tokenizer(const std::string& folder, std::int64_t vocabulary) {
+  FoundTokenizer found;
+  try {
+    if (holds_tokenizer(folder)) found.reader = load_tokenizer(folder);
+  } catch (const Error& problem) {
+    found.unread = problem.what();
+  }
+  if (found.reader && static_cast<std::int64_t>(found.reader->vocabulary_size()) > vocabulary)
+    throw Error(
+        str(folder, ": the tokenizer has ", found.reader->vocabulary_size(), " tokens, the model ", vocabulary));
+  return found;
+}
+
+std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& folder, const std::string& name) {
+  auto bytes = std::make_shared<ByteTokenizer>();
+  if (name == bytes->name()) return bytes;
+  std::shared_ptr<const Tokenizer> found;
+  std::string file;
+  if (name.starts_with("bpe-"))
+    found = BpeTokenizer::load(file = folder + "/tokenizer.json");
+  else if (name.starts_with("wordpiece-"))
+    found = WordPieceTokenizer::load(file = folder + "/tokenizer.json");
+  else if (name.starts_with("sentencepiece-"))
+    found = SentencePieceTokenizer::load(file = folder);
+  else if (name.starts_with("llama2c-") && has(folder, "tokenizer.bin"))  // once it was not kept beside the model
+    found = Llama2Tokenizer::load(file = folder + "/tokenizer.bin");
+  if (found && found->name() != name)
+    throw Error(
+        str(file, ": not the tokenizer of this model: it is '", found->name(), "', config.json says '", name, "'"));
+  return found;
+}
+
+std::shared_ptr<const Tokenizer> gguf_tokenizer(const GgufFile& file) {
+  const std::string kind = file.text("tokenizer.ggml.model", "");
+  if (kind == "llama") return llama_vocabulary(file);
+  if (kind == "bert") return WordPieceTokenizer::of_gguf(file);
+  throw Error(str(file.source(), ": tokenizer.ggml.model must be llama or bert, found ", quote(kind, 40)));
+}
+
+}  // namespace torsor
