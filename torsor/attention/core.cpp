@@ -14,6 +14,7 @@
 #include "torsor/attention/moves.h"
 #include "torsor/attention/plain.h"
 #include "torsor/attention/visit.h"
+#include "torsor/attention/weights.h"
 #include "torsor/base/error.h"
 
 namespace torsor {
@@ -204,45 +205,41 @@ at::Tensor decayed_product(const at::Tensor& q, const at::Tensor& keys, const st
   return products.size() == 1 ? products.front() : at::cat(products, 2);
 }
 
-BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::int64_t queries) {
-  const at::ScalarType dtype = compute_dtype(input.q);
-  const std::int64_t all_heads = input.q.size(1), batch = input.q.size(0);
-  const Span span = keys_of_block(input, first_query, queries);
-  const auto options = input.q.options().dtype(dtype);
+/// A block before its softmax.
+struct BlockLogits {
+  at::Tensor logits;   ///< (B, Hq, queries, keys), -inf where masked
+  at::Tensor visible;  ///< (B|1, 1, queries, keys) bool
+  at::Tensor sees;     ///< (B|1, 1, queries, 1) bool
+  bool all_see = true;
+  at::Tensor bad_keys;  ///< as Cleaned::bad
+};
 
+/// `keys` is not empty.
+BlockLogits block_logits(const CoreInput& input, std::int64_t first_query, std::int64_t queries, Span keys) {
+  const at::ScalarType dtype = compute_dtype(input.q);
+  const std::int64_t all_heads = input.q.size(1);
+  BlockLogits result;
   Block block;
   block.first_query = first_query;
   block.queries = queries;
-  block.first_key = span.first;
-  block.keys = span.count;
+  block.first_key = keys.first;
+  block.keys = keys.count;
   block.query_positions = input.query_positions.narrow(1, first_query, queries);
-  block.key_positions = input.key_positions.narrow(1, span.first, span.count);
+  block.key_positions = input.key_positions.narrow(1, keys.first, keys.count);
   block.dtype = dtype;
   block.group = all_heads / input.k.size(1);
-
-  if (span.count == 0) {
-    // A zero that hangs on q, so that its gradient is zero and not absent.
-    const at::Tensor zero = input.q.narrow(2, first_query, queries)
-                                .narrow(3, 0, 1)
-                                .to(dtype)
-                                .masked_fill(at::ones({}, options.dtype(at::kBool)), 0);
-    BlockResult nothing;
-    nothing.out = zero.expand({batch, all_heads, queries, input.v.size(3)});
-    if (input.need_lse) nothing.lse = zero.squeeze(-1) + kMinusInfinity;
-    if (input.carried) nothing.averages = zero.expand({batch, all_heads, queries, input.carried->values.size(3)});
-    return nothing;
-  }
-
-  block.visible = visible_pairs(input, first_query, queries, span.first, span.count);
+  block.visible = visible_pairs(input, first_query, queries, keys.first, keys.count);
   const at::Tensor masked = block.visible.logical_not();
   const at::Tensor sees_something = block.visible.any(-1, true);
-  const bool all_see = sees_something.all().item<bool>();
+  result.visible = block.visible;
+  result.sees = sees_something;
+  result.all_see = sees_something.all().item<bool>();
 
   at::Tensor q = input.q.narrow(2, first_query, queries).to(dtype);
-  const Cleaned k = clean(input.k.narrow(2, span.first, span.count).to(dtype));
-  const Cleaned v = clean(input.v.narrow(2, span.first, span.count).to(dtype));
+  const Cleaned k = clean(input.k.narrow(2, keys.first, keys.count).to(dtype));
+  result.bad_keys = k.bad;
   // A query that sees nothing must not reach the gradient of a key through 0 * NaN.
-  if (!all_see) q = q.masked_fill(sees_something.logical_not(), 0);
+  if (!result.all_see) q = q.masked_fill(sees_something.logical_not(), 0);
   q = q * input.scale;
   for (const LogitScale& scale : input.logit_scales)
     q = q * heads_factor(scale, first_query, queries, all_heads, dtype);
@@ -268,17 +265,47 @@ BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::
     const at::Tensor own = logits.narrow(1, form.heads.begin, form.heads.size());
     logits = add_to_heads(logits, evaluate_content(*content, own, block), form.heads, all_heads);
   }
+  result.logits = std::move(logits);
+  return result;
+}
 
+/// The logits with zeros in the rows of queries that see nothing, so that a softmax stays finite.
+at::Tensor safe_logits(const BlockLogits& block) {
+  return block.all_see ? block.logits : block.logits.masked_fill(block.sees.logical_not(), 0);
+}
+
+at::Tensor softmax_of(const BlockLogits& block, const at::Tensor& safe) {
+  const at::Tensor weights = at::softmax(safe, -1);
+  return block.all_see ? weights : weights.masked_fill(block.sees.logical_not(), 0);
+}
+
+BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::int64_t queries) {
+  const at::ScalarType dtype = compute_dtype(input.q);
+  const std::int64_t all_heads = input.q.size(1), batch = input.q.size(0);
+  const Span span = keys_of_block(input, first_query, queries);
+  const auto options = input.q.options().dtype(dtype);
+
+  if (span.count == 0) {
+    // A zero that hangs on q, so that its gradient is zero and not absent.
+    const at::Tensor zero = input.q.narrow(2, first_query, queries)
+                                .narrow(3, 0, 1)
+                                .to(dtype)
+                                .masked_fill(at::ones({}, options.dtype(at::kBool)), 0);
+    BlockResult nothing;
+    nothing.out = zero.expand({batch, all_heads, queries, input.v.size(3)});
+    if (input.need_lse) nothing.lse = zero.squeeze(-1) + kMinusInfinity;
+    if (input.carried) nothing.averages = zero.expand({batch, all_heads, queries, input.carried->values.size(3)});
+    return nothing;
+  }
+
+  const BlockLogits block = block_logits(input, first_query, queries, span);
+  const Cleaned v = clean(input.v.narrow(2, span.first, span.count).to(dtype));
+  const at::Tensor safe = safe_logits(block);
+  const at::Tensor weights = softmax_of(block, safe);
   BlockResult result;
-  at::Tensor weights;
-  if (all_see) {
-    weights = at::softmax(logits, -1);
-    if (input.need_lse) result.lse = at::logsumexp(logits, -1);
-  } else {
-    const at::Tensor blind = sees_something.logical_not();
-    const at::Tensor safe = logits.masked_fill(blind, 0);
-    weights = at::softmax(safe, -1).masked_fill(blind, 0);
-    if (input.need_lse) result.lse = at::logsumexp(safe, -1).masked_fill(blind.squeeze(-1), kMinusInfinity);
+  if (input.need_lse) {
+    result.lse = at::logsumexp(safe, -1);
+    if (!block.all_see) result.lse = result.lse.masked_fill(block.sees.logical_not().squeeze(-1), kMinusInfinity);
   }
   result.out = grouped_average(weights, v.values);
   if (v.bad.defined()) result.out = poison(result.out, block.visible, v.bad);
@@ -287,8 +314,8 @@ BlockResult attend_block(const CoreInput& input, std::int64_t first_query, std::
     result.averages = grouped_average(weights, w.values);
     if (w.bad.defined()) result.averages = poison(result.averages, block.visible, w.bad);
   }
-  if (k.bad.defined()) {
-    const at::Tensor bad = k.bad.any(-1, true);
+  if (block.bad_keys.defined()) {
+    const at::Tensor bad = block.bad_keys.any(-1, true);
     result.out = poison(result.out, block.visible, bad);
     if (input.need_lse) result.lse = poison(result.lse.unsqueeze(-1), block.visible, bad).squeeze(-1);
     if (input.carried) result.averages = poison(result.averages, block.visible, bad);
@@ -439,6 +466,25 @@ Attended reference_attention(const CoreInput& input, const ReferenceLimits& limi
   result.out = joined(outs).to(input.q.scalar_type());
   result.lse = joined(lses);
   result.averages = joined(averages);
+  return result;
+}
+
+BlockWeights block_weights(const CoreInput& input, std::int64_t first_query, std::int64_t queries) {
+  const at::NoGradGuard no_gradient;
+  const Span span = keys_of_block(input, first_query, queries);
+  BlockWeights result;
+  result.first_key = span.first;
+  if (span.count == 0) {
+    const std::int64_t batch = input.q.size(0), heads = input.q.size(1);
+    result.logits = result.weights =
+        at::zeros({batch, heads, queries, 0}, input.q.options().dtype(compute_dtype(input.q)));
+    result.visible = at::zeros({1, 1, queries, 0}, input.q.options().dtype(at::kBool));
+    return result;
+  }
+  const BlockLogits block = block_logits(input, first_query, queries, span);
+  result.logits = block.logits;
+  result.weights = softmax_of(block, safe_logits(block));
+  result.visible = block.visible;
   return result;
 }
 

@@ -191,8 +191,10 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
   options.state = batch.state;
   for (std::int64_t index = 0; index < config_.layers; ++index) {
     if (batch.look) options.look = [&batch, index](const CoreInput& input) { batch.look(index, input); };
+    if (batch.stream) batch.stream(index, h);
     block(index, h, options, batch.counts, cache, dtype, index == 0 ? beside : at::Tensor());
   }
+  if (batch.stream) batch.stream(config_.layers, h);
   return normalized(h, final_norm_);
 }
 

@@ -32,6 +32,9 @@ struct TokenBatch {
   NamedTensors named;    ///< (B, T, ...) each: the per-token inputs that the encoding declares (Encoding::inputs)
   /// Shown what each layer's encoding answered, before its attention runs; unset = nobody looks.
   std::function<void(std::int64_t layer, const CoreInput&)> look = {};
+  /// Shown the residual stream (B, T, C) that enters each layer, and as layer number `layers` what the last one leaves,
+  /// before the final norm; unset = nobody looks.
+  std::function<void(std::int64_t layer, const at::Tensor& stream)> stream = {};
 };
 
 class Decoder {
