@@ -420,13 +420,14 @@ TEST(Convert, TheComparisonSeesADifference) {
   EXPECT_EQ(compare_logits(trained_model("learned(length=7)"), trained_model("learned(length=7)"), 1).tokens, 6);
 }
 
-TEST(Convert, HuggingFaceHasOneKindOfModel) {
+TEST(Convert, HuggingFaceHasKindsOfModels) {
   const auto obstacle = [](const std::string& encoding, const Shape& shape = {}) {
     return hugging_face_obstacle(trained_model(encoding, shape).config());
   };
   EXPECT_EQ(obstacle("rope(base=500)"), "");
-  EXPECT_NE(obstacle("rope(layout=interleaved)").find("no encoding 'rope(layout=interleaved)'"), std::string::npos);
-  EXPECT_NE(obstacle("rope", {.qk_norm = QkNorm::Before}).find("qk_norm"), std::string::npos);
+  EXPECT_NE(obstacle("rope(layout=interleaved)").find("not 'rope(layout=interleaved)'"), std::string::npos);
+  EXPECT_EQ(obstacle("rope", {.qk_norm = QkNorm::Before}), "");
+  EXPECT_NE(obstacle("rope", {.qk_norm = QkNorm::After}).find("qk_norm"), std::string::npos);
   EXPECT_NE(obstacle("rope", {.kv_shift = true}).find("kv_shift"), std::string::npos);
 }
 

@@ -1,13 +1,12 @@
 // torsor convert
-#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 
-#include "torsor/base/file.h"
-#include "torsor/cli/common.h"
+#include "torsor/cli/checkpoint_out.h"
 #include "torsor/model/checkpoint.h"
 #include "torsor/model/convert.h"
+#include "torsor/model/hugging_face_export.h"
 
 namespace torsor {
 namespace {
@@ -17,35 +16,40 @@ struct ConvertArguments {
   std::string encoding;
   std::string to;
   std::string base;
+  std::string dtype;
 };
 
-void check_out(const ConvertArguments& arguments, const CommonOptions& common) {
-  namespace fs = std::filesystem;
-  const std::string& out = common.out;
-  const auto present = [&](const char* name) { return fs::exists(fs::path(out) / name); };
-  std::error_code ignored;
-  if (fs::equivalent(out, arguments.checkpoint, ignored))
-    throw UsageError(str("'", out, "' is the checkpoint itself; give another --out"));
-  // A converted checkpoint beside the state of a run would be taken for its own.
-  if (present("state.safetensors") || present("state.json") || present("log.jsonl"))
-    throw Error(str("'", out, "' holds a run; give another --out"));
-  if (!common.force && (present("config.json") || present("model.safetensors")))
-    throw Error(str("'", out, "' already holds a checkpoint; give another --out or replace it with --force"));
+at::ScalarType tensor_type(const std::string& name) {
+  return name == "float16" ? at::kHalf : name == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
 int run_convert(const ConvertArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("convert needs --out, the folder of the converted checkpoint");
   if (arguments.encoding.empty() && arguments.to.empty())
     throw UsageError("convert needs --encoding, --to or both: what is to change?");
+  if (!arguments.dtype.empty() && arguments.to != "hf") throw UsageError("--dtype belongs to --to hf");
   const std::string wanted = arguments.encoding.empty() ? "" : print(parse(arguments.encoding));
-  check_out(arguments, common);
+  check_checkpoint_out(common, arguments.checkpoint);
   const LoadedModel loaded = load_checkpoint(arguments.checkpoint, "", "", arguments.base);
   const ModelConfig& before = loaded.model.config();
-  const Converted converted = convert_model(loaded.model, wanted.empty() ? before.encoding : wanted, common.seed);
+  const bool foreign = arguments.to == "hf";
+  const Converted converted = convert_model(loaded.model,
+                                            !wanted.empty() ? wanted
+                                            : foreign       ? hugging_face_layout(before.encoding)
+                                                            : before.encoding,
+                                            common.seed);
   const ModelConfig& after = converted.model.config();
-  if (const std::string obstacle = hugging_face_obstacle(after); arguments.to == "hf" && !obstacle.empty())
-    throw Refusal("Hugging Face has no architecture for this model: " + obstacle);
-  save_checkpoint(common.out, converted.model, loaded.tokenizer, loaded.embedder, loaded.reader);
+  std::string family;
+  if (foreign) {
+    const HuggingFaceCompanions companions = hugging_face_companions(arguments.checkpoint);
+    const HuggingFaceForm form = hugging_face_form(
+        after, {.family = companions.family, .longest = after.encoding == before.encoding ? companions.longest : 0});
+    family = form.family;
+    save_hugging_face(common.out, converted.model, form, companions, loaded.reader, loaded.end_tokens,
+                      tensor_type(arguments.dtype));
+  } else {
+    save_checkpoint(common.out, converted.model, loaded.tokenizer, loaded.embedder, loaded.reader);
+  }
   const LogitsDifference& difference = converted.difference;
   if (common.json) {
     Json json;
@@ -53,7 +57,8 @@ int run_convert(const ConvertArguments& arguments, const CommonOptions& common) 
     json["out"] = common.out;
     json["from"] = before.encoding;
     json["encoding"] = after.encoding;
-    json["hugging_face"] = hugging_face_obstacle(after).empty();
+    json["hugging_face"] = foreign || hugging_face_obstacle(after).empty();
+    if (foreign) json["family"] = family;
     json["parameters"] = converted.model.parameter_count();
     json["logits"] = {{"rows", difference.rows},
                       {"tokens", difference.tokens},
@@ -63,7 +68,8 @@ int run_convert(const ConvertArguments& arguments, const CommonOptions& common) 
   } else {
     std::cout << before.encoding << " -> " << after.encoding << "\nworst difference of the logits on "
               << difference.rows << " x " << difference.tokens << " random tokens: " << std::setprecision(2)
-              << difference.worst << " of the largest\ncheckpoint in " << common.out << "\n";
+              << difference.worst << " of the largest\n"
+              << (foreign ? family + " of Hugging Face" : std::string("checkpoint")) << " in " << common.out << "\n";
   }
   return 0;
 }
@@ -75,7 +81,8 @@ void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("convert", "a checkpoint under another encoding that means the same");
   command->footer(
       "Exact or refused: logits stay equal to rounding, and both models are compared before anything is written.\n"
-      "Example: torsor convert run --encoding 'grape-m + t5' --out converted");
+      "Example: torsor convert run --encoding 'grape-m + t5' --out converted\n"
+      "         torsor convert run --to hf --out for-transformers");
   command
       ->add_option("checkpoint", arguments->checkpoint,
                    "a checkpoint (a folder, a .gguf, llama2.c's .bin) or an adapter")
@@ -83,8 +90,12 @@ void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--encoding", arguments->encoding,
                       "the expression to convert to; left out: that of the checkpoint");
-  command->add_option("--to", arguments->to, "torsor, or hf: refuse what Hugging Face transformers cannot load")
+  command
+      ->add_option("--to", arguments->to,
+                   "torsor, or hf: a folder of Hugging Face transformers, of the family that has the model")
       ->check(CLI::IsMember({"torsor", "hf"}));
+  command->add_option("--dtype", arguments->dtype, "of the tensors of --to hf; left out: float32")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
   command->callback(
       [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_convert(*arguments, common); }; });
 }

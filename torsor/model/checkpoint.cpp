@@ -7,6 +7,7 @@
 #include "torsor/model/adapter.h"
 #include "torsor/model/gguf_model.h"
 #include "torsor/model/hugging_face.h"
+#include "torsor/model/hugging_face_export.h"
 #include "torsor/model/llama2_c.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
@@ -16,92 +17,20 @@ namespace {
 
 constexpr const char* kFormat = "torsor-checkpoint-1";
 
-const Argument* find_argument(const Term& term, const char* key) {
-  for (const Argument& argument : term.arguments)
-    if (argument.key == key) return &argument;
-  return nullptr;
-}
-
-double number_of(const Term& term, const char* key, double fallback) {
-  const Argument* argument = find_argument(term, key);
-  const double* value = argument ? std::get_if<double>(&argument->value) : nullptr;
-  return value ? *value : fallback;
-}
-
-/// Hugging Face's rope_parameters for a rotary encoding that transformers has under the same definition, else null.
-Json rope_parameters(const ModelConfig& config) {
-  const Expression expression = parse(config.encoding);
-  if (expression.terms.size() != 1) return nullptr;
-  const Term& outer = expression.terms.front();
-  const Term& rope = outer.operands.empty() ? outer : outer.operands.front().expression.terms.front();
-  if (rope.name != "rope") return nullptr;
-  for (const Argument& argument : rope.arguments)
-    if (argument.key != "base" || !std::holds_alternative<double>(argument.value)) return nullptr;
-  Json parameters;
-  parameters["rope_theta"] = number_of(rope, "base", 10000);
-  const double length = number_of(outer, "train_length", static_cast<double>(config.train_length));
-  if (outer.name == "rope") {
-    parameters["rope_type"] = "default";
-  } else if (outer.name == "linear") {
-    parameters["rope_type"] = "linear";
-    parameters["factor"] = number_of(outer, "factor", 1);
-  } else if (outer.name == "llama3") {
-    parameters["rope_type"] = "llama3";
-    parameters["factor"] = number_of(outer, "factor", 8);
-    parameters["low_freq_factor"] = number_of(outer, "low_freq_factor", 1);
-    parameters["high_freq_factor"] = number_of(outer, "high_freq_factor", 4);
-    parameters["original_max_position_embeddings"] = number_of(outer, "train_length", 8192);
-  } else if (outer.name == "yarn") {
-    parameters["rope_type"] = "yarn";
-    parameters["factor"] = number_of(outer, "factor", 1);
-    parameters["original_max_position_embeddings"] = length;
-    for (const Argument& argument : outer.arguments) {
-      if (argument.key == "mscale_all_dim") return nullptr;  // Hugging Face's Llama has no second correction
-      if (const double* value = std::get_if<double>(&argument.value)) parameters[argument.key] = *value;
-      if (const bool* value = std::get_if<bool>(&argument.value)) parameters[argument.key] = *value;
-    }
-    parameters.erase("train_length");
-  } else {
-    return nullptr;
-  }
-  return parameters;
-}
-
-void add_hugging_face_keys(Json& json, const ModelConfig& config) {
-  if (!hugging_face_obstacle(config).empty()) return;
-  const Json rope = rope_parameters(config);
-  json["architectures"] = {"LlamaForCausalLM"};
-  json["model_type"] = "llama";
-  json["hidden_size"] = config.width;
-  json["intermediate_size"] = config.mlp_width;
-  json["num_hidden_layers"] = config.layers;
-  json["num_attention_heads"] = config.heads;
-  json["num_key_value_heads"] = config.kv_heads;
-  json["head_dim"] = config.head_dim;
-  json["hidden_act"] = "silu";
-  json["rms_norm_eps"] = config.norm_eps;
-  json["tie_word_embeddings"] = config.tie_head;
-  json["vocab_size"] = config.vocabulary_size;
-  json["max_position_embeddings"] = config.train_length;
-  json["attention_bias"] = false;
-  json["mlp_bias"] = false;
-  json["rope_parameters"] = rope;
-}
-
 }  // namespace
 
 std::string hugging_face_obstacle(const ModelConfig& config) {
-  if (rope_parameters(config).is_null()) return str("its Llama has no encoding '", config.encoding, "'");
-  if (config.qk_norm != QkNorm::None) return "its Llama has no qk_norm";
-  if (config.kv_shift) return "its Llama has no kv_shift";
-  if (config.block != BlockStyle()) return "its Llama has other blocks";
-  for (const std::int64_t window : config.window)
-    if (window != 0) return "its Llama has no window";
-  return "";
+  try {
+    hugging_face_form(config, {.own_names = true});
+    return "";
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  }
 }
 
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
-                     const std::string& embedder, const std::shared_ptr<const Tokenizer>& reader) {
+                     const std::string& embedder, const std::shared_ptr<const Tokenizer>& reader,
+                     std::int64_t longest) {
   make_directories(folder);
   if (const auto* pieces = dynamic_cast<const BpeTokenizer*>(reader.get()))
     write_file_atomic(folder + "/tokenizer.json", pieces->json());
@@ -118,7 +47,8 @@ void save_checkpoint(const std::string& folder, const Decoder& model, const std:
   json["tokenizer"] = tokenizer;
   if (!embedder.empty() && reads_vectors(model.encoding()))
     json["structure_embedder"] = structure_embedder_to_json(embedder);
-  add_hugging_face_keys(json, config);
+  if (hugging_face_obstacle(config).empty())
+    json.update(hugging_face_form(config, {.own_names = true, .longest = longest}).config);
   write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
 }
 

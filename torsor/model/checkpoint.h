@@ -12,15 +12,17 @@
 namespace torsor {
 
 /// Writes both files, each in one step; weights first, so that a folder with a config is whole. `tokenizer` names what
-/// turned text into ids ("bytes", "tokens"). Where Hugging Face has the architecture (one plain rotary encoding and no
-/// extras), its keys are written beside ours, so that transformers loads the folder. Of a model that reads
+/// turned text into ids ("bytes", "tokens"). Where Hugging Face has the model in a family whose tensors are named
+/// as ours (hugging_face_export.h), its keys are written beside ours, so that transformers loads the folder; `longest`
+/// is then its max_position_embeddings, 0 = what the encoding gives. Of a model that reads
 /// syntax.vectors, `embedder` is the SHA-256 of the network that made them; it is kept with the labels that arcs are
 /// numbered by. `reader` is the tokenizer that `tokenizer` names; where it is a byte-level BPE it is written beside
 /// them, as tokenizer.json.
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
-                     const std::string& embedder = "", const std::shared_ptr<const Tokenizer>& reader = nullptr);
+                     const std::string& embedder = "", const std::shared_ptr<const Tokenizer>& reader = nullptr,
+                     std::int64_t longest = 0);
 
-/// Why Hugging Face transformers has no architecture for a model; empty when it has one.
+/// Why Hugging Face transformers cannot load the folder that save_checkpoint writes of a model; empty when it can.
 std::string hugging_face_obstacle(const ModelConfig& config);
 
 struct LoadedModel {

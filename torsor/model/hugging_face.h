@@ -11,16 +11,9 @@
 
 #include "torsor/base/json.h"
 #include "torsor/model/config.h"
+#include "torsor/model/hugging_face_names.h"
 
 namespace torsor {
-
-/// How a family lays the rows of its joined projection of queries, keys and values.
-enum class FusedRows {
-  Apart,   ///< not joined
-  Blocks,  ///< all queries, all keys, all values (GPT-2, MPT, Phi-3, Falcon with one key head)
-  Heads,   ///< a head's query, key and value, head after head (GPT-NeoX, BLOOM)
-  Groups   ///< the queries of a key head, its key, its value, group after group (Falcon's new decoder)
-};
 
 struct HuggingFaceModel {
   std::string model_type;

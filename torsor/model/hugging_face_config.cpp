@@ -111,10 +111,8 @@ Rotation read_rotation(JsonObject& top, std::int64_t head_dim, std::int64_t long
     result.expression = text + ")";
   } else if (type == "longrope") {
     result.trained = original();
-    const double factor = keys.has("original_max_position_embeddings")
-                              ? static_cast<double>(longest) / static_cast<double>(*result.trained)
-                              : keys.get<double>("factor");
-    keys.allow("factor");
+    const double factor =
+        keys.get<double>("factor", static_cast<double>(longest) / static_cast<double>(*result.trained));
     const auto list = [&](const char* key) {
       std::string text;
       for (const double one : keys.get<std::vector<double>>(key))

@@ -12,87 +12,6 @@ namespace {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-/// Names of one family: a layer's tensors stand under PREFIX N . NAME.
-struct Names {
-  std::string root;    ///< what every name but the head's begins with; may be missing in a file of the bare model
-  std::string layers;  ///< behind it
-  std::vector<std::pair<const char*, const char*>> whole;  ///< their name, ours
-  std::vector<std::pair<const char*, const char*>> layer;  ///< modules, without ".weight" and ".bias"
-  const char* fused = nullptr;                             ///< module of queries, keys and values
-  const char* gate_up = nullptr;                           ///< module of gate and up
-  bool transposed = false;                                 ///< modules are (inputs, outputs) (GPT-2)
-  const char* head = "lm_head";
-};
-
-Names names_of(const HuggingFaceModel& model) {
-  const std::string& type = model.model_type;
-  if (type == "gpt2")
-    return {"transformer.",
-            "h.",
-            {{"wte", "model.embed_tokens"}, {"ln_f", "model.norm"}},
-            {{"ln_1", "input_layernorm"},
-             {"ln_2", "post_attention_layernorm"},
-             {"attn.c_proj", "self_attn.o_proj"},
-             {"mlp.c_fc", "mlp.up_proj"},
-             {"mlp.c_proj", "mlp.down_proj"}},
-            "attn.c_attn",
-            nullptr,
-            true};
-  if (type == "gpt_neox")
-    return {"gpt_neox.",
-            "layers.",
-            {{"embed_in", "model.embed_tokens"}, {"final_layer_norm", "model.norm"}},
-            {{"input_layernorm", "input_layernorm"},
-             {"post_attention_layernorm", "post_attention_layernorm"},
-             {"attention.dense", "self_attn.o_proj"},
-             {"mlp.dense_h_to_4h", "mlp.up_proj"},
-             {"mlp.dense_4h_to_h", "mlp.down_proj"}},
-            "attention.query_key_value",
-            nullptr,
-            false,
-            "embed_out"};
-  if (type == "bloom" || type == "falcon")
-    return {"transformer.",
-            "h.",
-            {{"word_embeddings", "model.embed_tokens"},
-             {"word_embeddings_layernorm", "model.embed_norm"},
-             {"ln_f", "model.norm"}},
-            {{"input_layernorm", "input_layernorm"},
-             {"post_attention_layernorm", "post_attention_layernorm"},
-             {"ln_attn", "input_layernorm"},
-             {"ln_mlp", "post_attention_layernorm"},
-             {"self_attention.dense", "self_attn.o_proj"},
-             {"mlp.dense_h_to_4h", "mlp.up_proj"},
-             {"mlp.dense_4h_to_h", "mlp.down_proj"}},
-            "self_attention.query_key_value"};
-  if (type == "mpt")
-    return {"transformer.",
-            "blocks.",
-            {{"wte", "model.embed_tokens"}, {"norm_f", "model.norm"}},
-            {{"norm_1", "input_layernorm"},
-             {"norm_2", "post_attention_layernorm"},
-             {"attn.out_proj", "self_attn.o_proj"},
-             {"ffn.up_proj", "mlp.up_proj"},
-             {"ffn.down_proj", "mlp.down_proj"}},
-            "attn.Wqkv"};
-  Names llama{"model.",
-              "layers.",
-              {{"embed_tokens", "model.embed_tokens"}, {"norm", "model.norm"}},
-              {{"input_layernorm", "input_layernorm"},
-               {"post_attention_layernorm", "post_attention_layernorm"},
-               {"self_attn.q_proj", "self_attn.q_proj"},
-               {"self_attn.k_proj", "self_attn.k_proj"},
-               {"self_attn.v_proj", "self_attn.v_proj"},
-               {"self_attn.q_norm", "self_attn.q_norm"},
-               {"self_attn.k_norm", "self_attn.k_norm"},
-               {"self_attn.o_proj", "self_attn.o_proj"},
-               {"mlp.gate_proj", "mlp.gate_proj"},
-               {"mlp.up_proj", "mlp.up_proj"},
-               {"mlp.down_proj", "mlp.down_proj"}}};
-  if (type == "phi3") llama.fused = "self_attn.qkv_proj", llama.gate_up = "mlp.gate_up_proj";
-  return llama;
-}
-
 /// Buffers of older files that repeat the configuration.
 bool is_buffer(const std::string& name) {
   for (const char* end : {"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias",
@@ -104,7 +23,7 @@ bool is_buffer(const std::string& name) {
 class Renaming {
  public:
   Renaming(const HuggingFaceModel& model, const Tensors& tensors, const std::string& source)
-      : model_(model), names_(names_of(model)), source_(source) {
+      : model_(model), names_(family_names(model.model_type, model.config.block.parallel)), source_(source) {
     for (const auto& [name, tensor] : tensors)
       if (!is_buffer(name)) left_.emplace(name, tensor);
     // A file of the bare model leaves the root out.
@@ -118,7 +37,7 @@ class Renaming {
   Tensors run() {
     const ModelConfig& c = model_.config;
     for (const auto& [theirs, ours] : names_.whole) module(root_ + theirs, ours, false);
-    if (model_.model_type == "gpt2") put("model.position.learned.table", take(root_ + "wpe.weight"));
+    if (names_.positions != nullptr) put(kLearnedTable, take(str(root_, names_.positions, ".weight")));
     if (c.tie_head)
       left_.erase(str(names_.head, ".weight"));  // the embedding once more
     else
@@ -170,7 +89,7 @@ class Renaming {
       }
       at::Tensor all = take(theirs + part);
       if (names_.transposed && all.dim() == 2) all = all.t();
-      const std::int64_t rows = (heads + 2 * keys) * d;
+      const std::int64_t rows = fused_row_count(c);
       if (all.dim() < 1 || all.size(0) != rows)
         throw Error(str(source_, ": tensor '", theirs, part, "' must have ", rows, " rows (", heads, " queries, ", keys,
                         " keys and values of ", d, "), found ", all.sizes()));
@@ -202,7 +121,7 @@ class Renaming {
   }
 
   const HuggingFaceModel& model_;
-  Names names_;
+  FamilyNames names_;
   std::string source_, root_;
   Tensors left_, result_;
 };
