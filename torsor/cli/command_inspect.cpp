@@ -45,25 +45,6 @@ void add_encodings(CLI::App& app, CommonOptions& common, Chosen& chosen) {
 // --------------------------------------------------------------------------------------------------------------------
 // values
 
-/// Head mixtures and lists of bases say how many heads they are for; everything else takes the usual number.
-std::int64_t fitting_heads(const ValuesRequest& request) {
-  const Expression expression = parse(request.encoding);
-  const auto fits = [&](std::int64_t heads) {
-    Dimensions dimensions = request.dimensions;
-    dimensions.heads = heads;
-    try {
-      make_encoding(expression, dimensions);
-      return true;
-    } catch (const UsageError&) {
-      return false;
-    }
-  };
-  const std::int64_t usual = request.dimensions.heads;
-  for (std::int64_t heads = 0; heads <= 128; ++heads)
-    if (fits(heads == 0 ? usual : heads)) return heads == 0 ? usual : heads;
-  return usual;
-}
-
 void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto request = std::make_shared<ValuesRequest>();
   CLI::App* command = app.add_subcommand("values", "the numbers that an expression stands for");
@@ -90,7 +71,8 @@ void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->callback([&common, &chosen, request, heads] {
     chosen = [&common, request, heads] {
       refuse_out(common, "values");
-      if (heads->count() == 0 && request->dimensions.kv_heads == 0) request->dimensions.heads = fitting_heads(*request);
+      if (heads->count() == 0 && request->dimensions.kv_heads == 0)
+        request->dimensions.heads = fitting_heads(request->encoding, request->dimensions);
       if (common.json)
         std::cout << json_text(encoding_values(*request)) << "\n";
       else

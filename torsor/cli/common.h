@@ -92,6 +92,7 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
+void add_diagnose_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_extend_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_tune_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
 void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen);

@@ -117,6 +117,7 @@ int run(int argc, char** argv) {
   add_generate_command(app, common, chosen);
   add_extend_command(app, common, chosen);
   add_convert_command(app, common, chosen);
+  add_diagnose_command(app, common, chosen);
   add_inspect_commands(app, common, chosen);
   add_syntax_command(app, common, chosen);
   add_tokenizer_command(app, common, chosen);

@@ -3,9 +3,7 @@
 #include <cmath>
 
 namespace torsor {
-namespace {
 
-/// 0, 1, 2 ... then about twelve distances an octave of growth, up to `longest`.
 std::vector<double> distances_up_to(std::int64_t longest) {
   std::vector<double> distances = {0};
   double next = 1;
@@ -16,8 +14,6 @@ std::vector<double> distances_up_to(std::int64_t longest) {
   distances.push_back(static_cast<double>(longest));
   return distances;
 }
-
-}  // namespace
 
 PlainParameters plain_parameters(const NamedTensors& parameters) {
   PlainParameters plain;

@@ -404,4 +404,21 @@ std::string values_text(const ValuesRequest& request) {
   return text;
 }
 
+std::int64_t fitting_heads(const std::string& encoding, const Dimensions& usual) {
+  const Expression expression = parse(encoding);
+  const auto fits = [&](std::int64_t heads) {
+    Dimensions dimensions = usual;
+    dimensions.heads = heads;
+    try {
+      make_encoding(expression, dimensions);
+      return true;
+    } catch (const UsageError&) {
+      return false;
+    }
+  };
+  for (std::int64_t heads = 0; heads <= 128; ++heads)
+    if (fits(heads == 0 ? usual.heads : heads)) return heads == 0 ? usual.heads : heads;
+  return usual.heads;
+}
+
 }  // namespace torsor

@@ -41,4 +41,8 @@ Json encoding_values(const ValuesRequest& request);
 /// The same for people: tables, and pictures in characters of the bias and of the mean cosine by distance.
 std::string values_text(const ValuesRequest& request);
 
+/// Query heads for an expression of which none are told: those of `dimensions`, or where it does not take so many (head
+/// mixtures, lists of bases) the fewest that it takes.
+std::int64_t fitting_heads(const std::string& encoding, const Dimensions& dimensions);
+
 }  // namespace torsor

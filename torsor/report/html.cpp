@@ -9,9 +9,8 @@
 #include "torsor/report/grid_table.h"
 #include "torsor/report/groups.h"
 #include "torsor/report/heat_map.h"
-#include "torsor/report/html_style.h"
-#include "torsor/report/markup.h"
 #include "torsor/report/numbers.h"
+#include "torsor/report/page.h"
 #include "torsor/report/statistics.h"
 #include "torsor/report/syntax_pairs.h"
 #include "torsor/report/syntax_table.h"
@@ -19,17 +18,6 @@
 
 namespace torsor::report {
 namespace {
-
-/// A percentage and its sign, or a number and its spread, stay on one line.
-std::string keep_together(std::string text) {
-  for (const char* pair : {" %", " \u00b1 "}) {
-    for (std::size_t at = text.find(pair); at != std::string::npos; at = text.find(pair, at + 1)) {
-      text.replace(at, 1, "\u00a0");
-      if (pair[1] != '%') text.replace(at + 4, 1, "\u00a0");  // U+00A0 and U+00B1 are two bytes each
-    }
-  }
-  return text;
-}
 
 /// A difference of accuracies in percentage points; any other as it is.
 Interval in_points(const Interval& interval, bool accuracy) {
@@ -40,15 +28,14 @@ Interval in_points(const Interval& interval, bool accuracy) {
   return {100 * interval.mean, hundred(interval.low), hundred(interval.high)};
 }
 
-class Page {
+class Page : private PageWriter {
  public:
   explicit Page(const Results& results) : results_(results), styles_(styles_of(results)) {}
 
   std::string write() {
     const std::vector<std::string> tasks = tasks_of(results_);
-    html_.raw("<!DOCTYPE html>\n").open("html", {{"lang", "en"}}).raw("\n");
-    head();
-    html_.open("body").raw("\n").open("main").raw("\n");
+    const std::size_t count = encodings_of(results_).size();
+    begin(str("Torsor: ", count, count == 1 ? " encoding" : " encodings", " compared"));
     verdict();
     for (const std::string& task : tasks) {
       const std::string suffix = tasks.size() > 1 ? ": " + task : "";
@@ -68,25 +55,10 @@ class Page {
     effect_section();
     published_section();
     settings_section();
-    html_.close().raw("\n").open("script").raw(report_script()).close();
-    html_.close().raw("\n").close().raw("\n");
-    return html_.finish();
+    return end();
   }
 
  private:
-  void head() {
-    const std::size_t count = encodings_of(results_).size();
-    html_.open("head").raw("\n").leaf("meta", {{"charset", "utf-8"}}).raw("\n");
-    html_.leaf("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}).raw("\n");
-    // The browser holds the page to its word: nothing can be fetched.
-    html_
-        .leaf("meta", {{"http-equiv", "Content-Security-Policy"},
-                       {"content", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"}})
-        .raw("\n");
-    html_.element("title", {}, str("Torsor: ", count, count == 1 ? " encoding" : " encodings", " compared")).raw("\n");
-    html_.open("style").raw(report_css()).close().raw("\n").close().raw("\n");
-  }
-
   std::string facts() const {
     const std::size_t encodings = encodings_of(results_).size(), seeds = seeds_of(results_).size();
     std::string text = str("Torsor compared ", encodings, encodings == 1 ? " encoding" : " encodings");
@@ -115,63 +87,6 @@ class Page {
     html_.open("ul", {{"class", "verdict"}});
     for (std::size_t i = 1; i < sentences.size(); ++i) html_.element("li", {}, keep_together(sentences[i]));
     html_.close().raw("\n");
-  }
-
-  /// Begins a section with its heading; the caller closes it.
-  void section(const std::string& title, const std::string& note = "") {
-    const std::string id = str("section-", ++sections_);
-    html_.open("section", {{"aria-labelledby", id}}).raw("\n").element("h2", {{"id", id}}, title).raw("\n");
-    if (!note.empty()) html_.element("p", {{"class", "note"}}, keep_together(note)).raw("\n");
-  }
-
-  void end_section() { html_.close().raw("\n"); }
-
-  std::string next_id() { return str("chart-", ++charts_); }
-
-  /// A table in a box of its own that scrolls. The first row holds the headings, the first column names its row.
-  void rows_table(const Rows& rows, const std::string& caption, bool tall) {
-    html_.open(
-        "div",
-        {{"class", tall ? "scroll tall" : "scroll"}, {"role", "region"}, {"aria-label", caption}, {"tabindex", "0"}});
-    html_.open("table").element("caption", {}, caption);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (i == 0) html_.open("thead");
-      if (i == 1) html_.open("tbody");
-      html_.open("tr");
-      for (std::size_t j = 0; j < rows[i].size(); ++j) {
-        if (i == 0) {
-          html_.element("th", {{"scope", "col"}, {"class", j == 0 ? "corner" : ""}}, rows[i][j]);
-        } else if (j == 0) {
-          html_.element("th", {{"scope", "row"}}, rows[i][j]);
-        } else {
-          html_.element("td", {}, rows[i][j]);
-        }
-      }
-      html_.close();
-      if (i == 0) html_.close();
-    }
-    if (rows.size() > 1) html_.close();
-    html_.close().close().raw("\n");
-  }
-
-  void folded(const Rows& rows, const std::string& caption) {
-    html_.open("details").element("summary", {}, "Numbers");
-    rows_table(rows, caption, rows.size() > 14);
-    html_.close().raw("\n");
-  }
-
-  void line_figure(LinePicture picture) {
-    html_.open("figure").raw("\n");
-    for (const ChartSize& size : {kWideChart, kNarrowChart}) {
-      picture.chart.id = next_id();
-      html_.raw(line_chart(picture.chart, size)).raw("\n");
-    }
-    folded(picture.rows, picture.chart.title);
-    html_.close().raw("\n");
-  }
-
-  static bool drawn(const std::vector<ChartSeries>& series) {
-    return std::any_of(series.begin(), series.end(), [](const ChartSeries& one) { return !one.points.empty(); });
   }
 
   void length_section(const std::string& task, const std::string& suffix) {
@@ -492,40 +407,6 @@ class Page {
     end_section();
   }
 
-  static std::string scalar(const Json& value) {
-    return value.is_string() ? value.get<std::string>() : json_text(value);
-  }
-
-  /// One row a value: nested keys joined by points, lists of plain values on one line.
-  static void flatten(const Json& value, const std::string& key, Rows& rows) {
-    if (value.is_object() && !value.empty()) {
-      for (const auto& [name, item] : value.items()) flatten(item, key.empty() ? name : key + '.' + name, rows);
-      return;
-    }
-    if (value.is_array() &&
-        std::none_of(value.begin(), value.end(), [](const Json& item) { return item.is_structured(); })) {
-      std::string text;
-      const bool lines = std::any_of(value.begin(), value.end(), [](const Json& item) {
-        return item.is_string() && item.get<std::string>().find(',') != std::string::npos;
-      });
-      for (const Json& item : value) text += (text.empty() ? "" : lines ? "; " : ", ") + scalar(item);
-      rows.push_back({key, text});
-      return;
-    }
-    rows.push_back({key, scalar(value)});
-  }
-
-  void plain_table(const Json& object, const std::string& caption) {
-    Rows rows;
-    flatten(object, "", rows);
-    html_.open("div", {{"class", "scroll"}, {"role", "region"}, {"aria-label", caption}, {"tabindex", "0"}});
-    html_.open("table", {{"class", "plain"}}).element("caption", {}, caption).open("tbody");
-    for (const auto& row : rows) {
-      html_.open("tr").element("th", {{"scope", "row"}}, row[0]).element("td", {}, row[1]).close();
-    }
-    html_.close().close().close().raw("\n");
-  }
-
   void settings_section() {
     const auto repeat = results_.config.find("repeat");
     const bool told = repeat != results_.config.end() && repeat->is_string();
@@ -542,9 +423,6 @@ class Page {
 
   const Results& results_;
   Styles styles_;
-  Markup html_;
-  int sections_ = 0;
-  int charts_ = 0;
 };
 
 }  // namespace

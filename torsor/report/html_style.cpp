@@ -119,6 +119,14 @@ summary{cursor:pointer;color:var(--soft);font-size:.9rem;width:fit-content;paddi
 summary:focus-visible{outline:2px solid var(--soft);outline-offset:2px}
 pre{background:var(--fill);border:1px solid var(--rule);border-radius:6px;padding:.7rem .9rem;overflow-x:auto;
 font-size:.9rem;margin:.6rem 0}
+.findings{list-style:none;margin:.4rem 0;padding:0}
+.findings li{border-top:1px solid var(--rule);padding:.6rem 0}
+.finding{margin:0}.finding small{color:var(--soft);white-space:nowrap}
+.why{margin:.2rem 0;color:var(--soft);font-size:.92rem;max-width:52rem}
+.badge{display:inline-block;font-size:.75rem;line-height:1.5;padding:0 .5rem;border-radius:.7rem;
+border:1px solid var(--soft);color:var(--soft);min-width:4.6rem;text-align:center}
+.badge.degrades{border-color:var(--high);color:var(--high)}
+.badge.breaks{border-color:var(--high);background:var(--high);color:var(--paper);font-weight:600}
 .reasons{font-size:.9rem;color:var(--soft);padding-left:1.1rem;margin:.4rem 0}
 footer{margin-top:3rem;color:var(--soft);font-size:.85rem;border-top:1px solid var(--rule);padding-top:.8rem}
 #tip{position:fixed;z-index:9;pointer-events:none;background:var(--ink);color:var(--paper);font-size:.85rem;
