@@ -8,11 +8,15 @@ FORMAT ?= clang-format-14
 INPUTS ?= 10000000
 FILES ?= /torsor/[a-z]+/.*\.cpp$$
 
-.PHONY: all setup build test sanitize fuzz compare format format-check tidy clean
+.PHONY: all setup setup-tests build test sanitize fuzz compare format format-check tidy clean
 all: build
 
 setup:
 	@scripts/setup.sh
+
+# What the tests compare with comes besides.
+setup-tests:
+	@scripts/setup.sh --peers
 
 # Configures quietly: the log is shown only when it fails.
 define configure
@@ -25,7 +29,7 @@ build: setup
 	@cmake --build build/release --parallel $(JOBS) >&2
 
 ## Build and run all tests, the sanitizers' included; ctest counts both builds together
-test: setup
+test: setup-tests
 	$(call configure,release)
 	$(call configure,sanitize)
 	@cmake --build build/release --parallel $(JOBS)
