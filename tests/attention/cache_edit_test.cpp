@@ -232,6 +232,55 @@ bool sums(const Subject& subject) {
                      [](const std::string& name) { return name.ends_with(".potential") || name.ends_with(".phase"); });
 }
 
+// B14: of a head that turns in part (Phi-2: 32 of 80 channels), a shift turns that part alone.
+TEST(CacheShift, ChannelsThatDoNotTurnKeepTheirBits) {
+  for (const char* expression : {"rope(dim=32)", "rope(dim=32, part=suffix)", "rope(dim=32, layout=interleaved)"})
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      Dimensions dimensions;
+      dimensions.heads = dimensions.kv_heads = 2;
+      dimensions.head_dim = 80;
+      const std::shared_ptr<const Encoding> encoding = make_encoding(expression, dimensions);
+      const auto normal = [&] { return at::randn({1, 2, 9, 80}, at::TensorOptions(at::kFloat)).to(dtype); };
+      const at::Tensor q = normal(), k = normal(), v = normal();
+      const auto filled = [&](double first) {
+        CacheOptions options;
+        options.capacity = 9;
+        options.dtype = dtype;
+        KvCache cache(encoding, options);
+        AttendOptions call;
+        call.positions = (at::arange(9, doubles()) + first).view({1, 9, 1});
+        cache.attend(q, k, v, call);
+        return cache;
+      };
+      KvCache cache = filled(1000);
+      cache.shift(-17);
+      // Some tokens moved apart from the others, so that their keys are turned again.
+      at::Tensor apart = at::full({1}, -100.0, doubles());
+      cache.shift(apart, 986, 990);
+      const CacheView found = cache.view(0, {});
+      const bool last = std::string(expression).find("suffix") != std::string::npos;
+      const std::int64_t still = last ? 0 : 32, turning = last ? 48 : 0;
+      EXPECT_TRUE(same_bits(found.keys.narrow(3, still, 48), k.narrow(3, still, 48))) << expression;
+      at::Tensor positions = at::arange(9, doubles()) + 983;
+      positions.narrow(0, 3, 4).sub_(100);
+      EXPECT_TRUE(same_bits(found.positions.flatten(), positions)) << expression;
+      // The turning part: a fresh rotation at the new positions, up to a common turn of all tokens, which no product
+      // sees.
+      AttendOptions ask;
+      ask.positions = positions.view({1, 9, 1});
+      CacheOptions options;
+      options.capacity = 9;
+      options.dtype = at::kDouble;
+      KvCache fresh(encoding, options);
+      fresh.append(k.to(at::kDouble), v.to(at::kDouble), ask);
+      const at::Tensor wanted = fresh.view(0, {}).keys.narrow(3, turning, 32);
+      const at::Tensor part = found.keys.to(at::kDouble).narrow(3, turning, 32);
+      const auto products = [](const at::Tensor& keys) { return at::matmul(keys, keys.transpose(-1, -2)); };
+      const double bound = dtype == at::kFloat ? 1e-4 : 0.3;  // bfloat16 keys of size 8, rounded when they are turned
+      EXPECT_LE((products(part) - products(wanted)).abs().max().item<double>(), bound) << expression;
+    }
+}
+
 // B13: after every step the positions are 0 to 7, the newest one included, and nothing drifts.
 TEST(CacheEvict, SinksAndAWindowHaveTheirPositionsAtEveryStep) {
   int seen = 0, refused = 0;
@@ -399,7 +448,7 @@ TEST(CacheEvict, RefusesBeforeAnythingChanges) {
   fill_others(subject, cache, slice(placed, 0, 12));
   EXPECT_THROW(cache.evict(-1, 4), Error);
   EXPECT_NE(message_of([&] { cache.evict(2, 0); }).find("at least the newest"), std::string::npos);
-  EXPECT_NE(message_of([&] { cache.evict(2, {3}); }).find("expects 2 numbers"), std::string::npos);
+  EXPECT_NE(message_of([&] { cache.evict(2, std::vector<std::int64_t>{3}); }).find("expects 2 numbers"), std::string::npos);
   cache.evict(6, 6);  // nothing to drop
   EXPECT_EQ(cache.held(0)[0], 12);
   cache.evict(1, 6);

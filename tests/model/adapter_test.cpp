@@ -19,6 +19,7 @@ namespace {
 
 using testing::contains;
 using testing::message_of;
+using testing::shared_path;
 using testing::slurp;
 using testing::TestFolder;
 
@@ -281,6 +282,44 @@ TEST_F(AdapterFolder, ReadsBackToTheBitMergedOrNot) {
   }
 }
 
+TEST_F(AdapterFolder, StandsOnCheckpointsOfOtherProgramsToo) {
+  const std::string stories = shared_path("data/models/stories260K");
+  if (stories.empty()) GTEST_SKIP() << "the shared data are not here";
+  // The same tensors in two files, which the index names.
+  const TensorFile whole = load_tensors(stories + "/hf/model.safetensors");
+  std::map<std::string, at::Tensor> halves[2];
+  Json index;
+  for (const auto& [name, tensor] : whole.tensors) {
+    const int half = name.find("mlp") == std::string::npos ? 0 : 1;
+    halves[half].emplace(name, tensor);
+    index["weight_map"][name] = str("part-", half, ".safetensors");
+  }
+  std::filesystem::create_directories(folder_ / "shards");
+  for (const int half : {0, 1}) save_tensors(folder_ / str("shards/part-", half, ".safetensors"), halves[half]);
+  write_file_atomic(folder_ / "shards/model.safetensors.index.json", json_text(index));
+  std::filesystem::copy(stories + "/hf/config.json", folder_ / "shards/config.json");
+  std::set<std::string> hashes;
+  for (const std::string& where :
+       {stories + "/stories260K.bin", stories + "/stories260K.gguf", stories + "/hf", folder_ / "shards"}) {
+    const LoadedModel base = load_checkpoint(where);
+    TunedModel tuned = make_tuned(base.model, plan_of("lora"), 3);
+    disturb(tuned);
+    save_adapter(folder_ / "one", tuned,
+                 {where, weights_sha256(where), base.tokenizer, base.model.config(), "", base.reader}, {{"steps", 5}});
+    hashes.insert(weights_sha256(where));
+    const LoadedModel merged = load_checkpoint(folder_ / "one");
+    EXPECT_EQ(merged.tokenizer, base.tokenizer) << where;
+    EXPECT_TRUE(at::equal(logits_of(merged.model), logits_of(tuned.merged()))) << where;
+  }
+  EXPECT_EQ(hashes.size(), 4u);
+  // Other numbers in one of the two files are another base.
+  halves[1].begin()->second.add_(1);
+  save_tensors(folder_ / "shards/part-1.safetensors", halves[1]);
+  EXPECT_TRUE(contains(message_of<Error>([&] { load_checkpoint(folder_ / "one"); }), "another base checkpoint"));
+  std::filesystem::remove(folder_ / "shards/part-0.safetensors");
+  EXPECT_TRUE(contains(message_of<Error>([&] { load_checkpoint(folder_ / "one"); }), "no base checkpoint"));
+}
+
 TEST_F(AdapterFolder, HoldsOnlyWhatWasTrained) {
   const TunedModel tuned = save("one", plan_of("lora", "", {"norms"}));
   std::int64_t count = 0;
@@ -299,7 +338,7 @@ TEST_F(AdapterFolder, FindsItsBaseOrSaysWhichOneIsMissing) {
   const auto over = std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing;
   const at::Tensor expected = logits_of(load_checkpoint(folder_ / "tuned").model);
   std::filesystem::rename(folder_ / "base", folder_ / "elsewhere");
-  EXPECT_TRUE(contains(failure(), "give its folder with --base"));
+  EXPECT_TRUE(contains(failure(), "say where it is with --base"));
   EXPECT_TRUE(at::equal(logits_of(load_checkpoint(folder_ / "tuned", "", "", folder_ / "elsewhere").model), expected));
 
   save_checkpoint(folder_ / "base", Decoder(small_config("rope + t5"), 2), "bytes");

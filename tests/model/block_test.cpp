@@ -97,18 +97,36 @@ at::Tensor plain_logits(const Decoder& model) {
                          : c.block.parallel == Parallel::TwoNorms
                              ? norm(h, own + "post_attention_layernorm")
                              : norm(h + attended, own + "post_attention_layernorm");
+    const auto gelu = [](const at::Tensor& y) { return 0.5 * y * (1 + (y / std::sqrt(2.0)).erf()); };
+    const auto gelu_tanh = [](const at::Tensor& y) {
+      return 0.5 * y * (1 + (std::sqrt(2 / M_PI) * (y + 0.044715 * y.pow(3))).tanh());
+    };
     at::Tensor inner = linear(u, own + "mlp.up_proj");
-    if (c.block.mlp == MlpKind::SwiGlu) {
-      const at::Tensor gate = linear(u, own + "mlp.gate_proj");
-      inner = gate / (1 + (-gate).exp()) * inner;
-    } else if (c.block.mlp == MlpKind::Gelu) {
-      inner = 0.5 * inner * (1 + (inner / std::sqrt(2.0)).erf());
-    } else {
-      inner = 0.5 * inner * (1 + (std::sqrt(2 / M_PI) * (inner + 0.044715 * inner.pow(3))).tanh());
+    const bool gated = w.count(own + "mlp.gate_proj.weight") > 0;
+    const at::Tensor gate = gated ? linear(u, own + "mlp.gate_proj") : inner;
+    switch (c.block.mlp) {
+      case MlpKind::SwiGlu:
+        inner = gate / (1 + (-gate).exp()) * inner;
+        break;
+      case MlpKind::GeGlu:
+        inner = gelu(gate) * inner;
+        break;
+      case MlpKind::GeGluTanh:
+        inner = gelu_tanh(gate) * inner;
+        break;
+      case MlpKind::Gelu:
+        inner = gelu(inner);
+        break;
+      case MlpKind::GeluTanh:
+        inner = gelu_tanh(inner);
+        break;
+      case MlpKind::Relu:
+        inner = inner.clamp_min(0);
+        break;
     }
     h = h + attended + linear(inner, own + "mlp.down_proj");
   }
-  h = norm(h, "model.norm");
+  h = norm(h, "model.norm") * c.block.head_scale;
   at::Tensor logits = at::matmul(h, w.at(c.tie_head ? "model.embed_tokens.weight" : "lm_head.weight").t());
   if (c.block.head_bias) logits = logits + w.at("lm_head.bias");
   return logits.unsqueeze(0);
@@ -117,7 +135,8 @@ at::Tensor plain_logits(const Decoder& model) {
 TEST(Block, EveryPartIsItsFormula) {
   std::vector<BlockStyle> styles = {BlockStyle(), everything()};
   for (const NormKind norm : {NormKind::Rms, NormKind::Layer})
-    for (const MlpKind mlp : {MlpKind::SwiGlu, MlpKind::Gelu, MlpKind::GeluTanh})
+    for (const MlpKind mlp :
+         {MlpKind::SwiGlu, MlpKind::Gelu, MlpKind::GeluTanh, MlpKind::Relu, MlpKind::GeGlu, MlpKind::GeGluTanh})
       for (const Parallel parallel : {Parallel::None, Parallel::OneNorm, Parallel::TwoNorms}) {
         BlockStyle block;
         block.norm = norm, block.mlp = mlp, block.parallel = parallel;
@@ -125,6 +144,7 @@ TEST(Block, EveryPartIsItsFormula) {
         block.mlp_bias = mlp != MlpKind::GeluTanh;
         block.qkv_bias = parallel != Parallel::None;
         block.output_bias = norm == NormKind::Layer;
+        block.head_scale = mlp == MlpKind::Relu ? 0.25 : 1;
         styles.push_back(block);
       }
   for (const BlockStyle& block : styles)
@@ -153,7 +173,8 @@ TEST(Block, FilesKeepIt) {
     EXPECT_TRUE(contains(message, part)) << message;
   };
   refused({{"norm", "batch"}}, "rms, layer");
-  refused({{"mlp", "relu"}}, "swiglu, gelu, gelu_tanh");
+  refused({{"mlp", "swish"}}, "swiglu, gelu, gelu_tanh, relu, geglu, geglu_tanh");
+  refused({{"head_scale", 0}}, "head_scale");
   refused({{"parallel", "two"}}, "none, one_norm, two_norms");
   refused({{"qkv_bias", 1}}, "qkv_bias");
   refused({{"attention_scale", -1}}, "attention_scale");

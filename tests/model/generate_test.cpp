@@ -326,6 +326,51 @@ TEST(Generate, GoesOnWithoutAnEndInConstantMemory) {
   }
 }
 
+// Nothing drifts: behind a hundred thousand tokens the cache stands where a fresh one would.
+TEST(Generate, AHundredThousandTokensLeaveNoTrace) {
+  ModelConfig config = small("rope");
+  config.layers = 1;  // so that a token's state depends on what the cache holds alone
+  const Decoder model(config, 4);
+  GenerateOptions options;
+  options.max_tokens = 100000;
+  options.window = 32;
+  options.sampling.temperature = 1;
+  std::int64_t steps = 0, most = 0, held = 0, compared = 0;
+  std::vector<std::int64_t> all = {1, 2, 3};
+  const at::Tensor wanted = at::arange(options.window, at::TensorOptions(at::kDouble));
+  options.watch = [&](const KvCache& cache) {
+    ++steps;
+    if (steps == 200) most = cache.bytes();
+    held = cache.held()[0];
+    ASSERT_LE(held, options.window);
+    if (steps >= 200) {
+      ASSERT_LE(cache.bytes(), most) << "step " << steps;
+    }
+    ASSERT_TRUE(at::equal(cache.positions().flatten().narrow(0, 0, held), wanted.narrow(0, 0, held))) << steps;
+    if (steps % 9973 != 0 && steps != options.max_tokens) return;
+    // Keys and values as they are read, against those of a cache that begins with the same tokens.
+    std::vector<std::int64_t> seen(all.begin(), all.begin() + options.sinks);
+    seen.insert(seen.end(), all.end() - 1 - (held - options.sinks), all.end() - 1);
+    TokenBatch batch;
+    batch.tokens = at::tensor(seen, at::kLong).view({1, -1});
+    KvCache fresh = model.make_cache(1, options.window);
+    model.hidden(batch, &fresh);
+    const CacheView found = cache.view(0, {}), wished = fresh.view(0, {});
+    EXPECT_LE((found.keys - wished.keys).abs().max().item<double>(), 1e-6) << steps;
+    EXPECT_TRUE(found.values.equal(wished.values)) << steps;
+    ++compared;
+  };
+  options.on_token = [&](std::int64_t, std::int64_t token) {
+    all.push_back(token);
+    return false;
+  };
+  const std::vector<std::int64_t> written = generate(model, {{1, 2, 3}}, options).tokens[0];
+  ASSERT_EQ(written.size(), 100000u);
+  EXPECT_EQ(steps, 100000);
+  EXPECT_EQ(compared, 11);
+  EXPECT_GT(most, 0);
+}
+
 TEST(Generate, ReadsPromptsLongerThanTheWindow) {
   const Decoder model(small("alibi"), 4);
   std::vector<std::int64_t> prompt;

@@ -48,12 +48,14 @@ TEST(Lora, AddsTheStatedProduct) {
   const at::Tensor x = at::tensor({1.0F, 2.0F}).view({1, 1, 2});
   const at::Tensor weight = at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 1.0F, 1.0F}).view({3, 2});
   LowRank term;
-  EXPECT_TRUE(at::equal(project(x, weight, term, at::kFloat), project(x, weight, at::kFloat)));
+  EXPECT_TRUE(
+      at::equal(with_low_rank(project(x, weight, at::kFloat), x, term, at::kFloat), project(x, weight, at::kFloat)));
   term.a = at::tensor({3.0F, -1.0F}).view({1, 2});
   term.b = at::tensor({1.0F, 0.0F, 4.0F}).view({3, 1});
   term.scale = 0.5;
   // x A^T = 1; x W^T = (1, 2, 3); 0.5 * (1, 0, 4) is added.
-  EXPECT_TRUE(at::equal(project(x, weight, term, at::kFloat).flatten(), at::tensor({1.5F, 2.0F, 5.0F})));
+  EXPECT_TRUE(at::equal(with_low_rank(project(x, weight, at::kFloat), x, term, at::kFloat).flatten(),
+                        at::tensor({1.5F, 2.0F, 5.0F})));
   // W + 0.5 * B A
   EXPECT_TRUE(at::equal(merged(weight, term).flatten(), at::tensor({2.5F, -0.5F, 0.0F, 1.0F, 7.0F, -1.0F})));
 }

@@ -8,6 +8,7 @@
 #include "torsor/cli/feed_options.h"
 #include "torsor/lab/run.h"
 #include "torsor/model/checkpoint.h"
+#include "torsor/model/encoder_decoder.h"
 #include "torsor/model/generate.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/model/text_output.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct GenerateArguments {
   std::string checkpoint, base, encoding, precision;
-  std::string dtype = "float32", cache_dtype = "float32";
+  std::string dtype = "float32", cache_dtype = "float32", weights = "auto";
   std::vector<std::string> prompts;
   std::string prompt_file;
   bool ids = false;
@@ -83,6 +84,61 @@ void tell_figures(const Generated& made, std::int64_t read, bool stopped_by_text
   say(common, line.str());
 }
 
+/// What matrices are kept in while a text is written.
+template <class Model>
+void keep_weights(Model& model, const std::string& name) {
+  model.keep_matrices(name == "auto" ? model.lossless_matrices() : name == "float16" ? at::kHalf : dtype_named(name));
+}
+
+/// What a checkpoint writes with.
+struct Writer {
+  std::string tokenizer, expression;
+  std::shared_ptr<const Tokenizer> reader;
+  std::vector<std::int64_t> end_tokens;
+  bool goes_on = true;  ///< from the prompt; an encoder-decoder model answers it
+  std::function<Generated(const std::vector<std::vector<std::int64_t>>& rows, const GenerateOptions& options)> write;
+};
+
+Writer decoder_writer(const GenerateArguments& arguments, GenerateOptions& options, const CommonOptions& common) {
+  const auto loaded = std::make_shared<LoadedModel>(
+      load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base));
+  keep_weights(loaded->model, arguments.weights);
+  if (!loaded->unread.empty() && !arguments.ids)
+    throw Error(str("the tokenizer is not read, give prompts as --ids: ", loaded->unread));
+  const Encoding& encoding = loaded->model.encoding();
+  const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, {}, "", common);
+  require_embedder(encoding, loaded->embedder, feed ? feed->embedder() : std::string(), arguments.checkpoint);
+  if (!encoding.inputs().empty()) {
+    check_feed(feed.get(), encoding, true, common);
+    if (!loaded->reader) throw Error(str(arguments.checkpoint, ": the ids are no text that could be parsed"));
+    if (!feed) throw UsageError(str("'", encoding.expression(), "' reads the syntax of the text: give --parser"));
+    options.inputs = stream_inputs(feed->stream(encoding), loaded->reader);
+  }
+  return {loaded->tokenizer,
+          encoding.expression(),
+          loaded->reader,
+          loaded->end_tokens,
+          true,
+          [loaded, feed](const auto& rows, const GenerateOptions& how) { return generate(loaded->model, rows, how); }};
+}
+
+Writer encoder_decoder_writer(const GenerateArguments& arguments) {
+  for (const auto& [given, name] :
+       {std::pair(!arguments.encoding.empty(), "--encoding"), std::pair(!arguments.precision.empty(), "--precision"),
+        std::pair(!arguments.base.empty(), "--base"),
+        std::pair(!arguments.feed.parsers.empty() || !arguments.feed.parses.empty(), "parsers")})
+    if (given) throw UsageError(str(name, " do not go with a model of an encoder and a decoder"));
+  const auto loaded = std::make_shared<LoadedEncoderDecoder>(load_encoder_decoder(arguments.checkpoint));
+  keep_weights(loaded->model, arguments.weights);
+  const EncoderDecoderConfig& config = loaded->model.config();
+  return {loaded->tokenizer,
+          config.decoder.encoding,
+          loaded->reader,
+          config.end_tokens,
+          false,
+          [loaded](const auto& rows, const GenerateOptions& how) { return loaded->model.generate(rows, how); }};
+}
+
 int run_generate(const GenerateArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "generate");
   const std::vector<std::string> prompts = prompts_of(arguments);
@@ -95,34 +151,26 @@ int run_generate(const GenerateArguments& arguments, const CommonOptions& common
   TextOutput(arguments.stops);  // says what is wrong with them before a checkpoint is read
   check_precision(arguments.precision);
 
-  const LoadedModel loaded =
-      load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
-  const Encoding& encoding = loaded.model.encoding();
-  if (!loaded.reader && !arguments.ids)
+  const bool two = is_encoder_decoder(arguments.checkpoint);
+  const Writer writer = two ? encoder_decoder_writer(arguments) : decoder_writer(arguments, options, common);
+  if (!writer.reader && !arguments.ids)
     throw Error(
-        str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', no text; give prompts as --ids"));
-  options.end_tokens = loaded.end_tokens;
-  const Tokenizer* reader = arguments.ids ? nullptr : loaded.reader.get();
+        str(arguments.checkpoint, ": the model reads '", writer.tokenizer, "', no text; give prompts as --ids"));
+  options.end_tokens = writer.end_tokens;
+  const Tokenizer* reader = arguments.ids ? nullptr : writer.reader.get();
   std::vector<std::vector<std::int64_t>> rows;
   std::int64_t read = 0;
   for (const std::string& prompt : prompts) {
     if (reader != nullptr) {
       const std::vector<TokenId> ids = reader->encode(prompt);
       rows.emplace_back(ids.begin(), ids.end());
+      // A source ends as those did that the model was trained on.
+      if (!writer.goes_on && !writer.end_tokens.empty()) rows.back().push_back(writer.end_tokens.front());
     } else {
       rows.push_back(ids_of(prompt));
     }
     read += static_cast<std::int64_t>(rows.back().size());
   }
-  const auto feed = feed_of(arguments.feed, /*causal=*/true, {}, {}, "", common);
-  require_embedder(encoding, loaded.embedder, feed ? feed->embedder() : std::string(), arguments.checkpoint);
-  if (!encoding.inputs().empty()) {
-    check_feed(feed.get(), encoding, true, common);
-    if (!loaded.reader) throw Error(str(arguments.checkpoint, ": the ids are no text that could be parsed"));
-    if (!feed) throw UsageError(str("'", encoding.expression(), "' reads the syntax of the text: give --parser"));
-    options.inputs = stream_inputs(feed->stream(encoding), loaded.reader);
-  }
-
   const bool live = rows.size() == 1 && !common.json;
   std::vector<RowOutput> outputs(rows.size(), RowOutput(reader, arguments.stops));
   const auto show = [&](const std::string& bytes) {
@@ -136,8 +184,8 @@ int run_generate(const GenerateArguments& arguments, const CommonOptions& common
     if (live) show(bytes);
     return output.ended();
   };
-  if (live) show(prompts.front());
-  const Generated made = generate(loaded.model, rows, options);
+  if (live && writer.goes_on) show(prompts.front());
+  const Generated made = writer.write(rows, options);
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const std::string rest = outputs[row].ended() ? "" : outputs[row].rest();
     if (live) show(rest + "\n");
@@ -148,7 +196,7 @@ int run_generate(const GenerateArguments& arguments, const CommonOptions& common
   if (common.json) {
     Json json;
     json["checkpoint"] = arguments.checkpoint;
-    json["encoding"] = encoding.expression();
+    json["encoding"] = writer.expression;
     json["rows"] = Json::array();
     for (std::size_t row = 0; row < rows.size(); ++row)
       json["rows"].push_back({{"prompt", prompts[row]},
@@ -163,7 +211,8 @@ int run_generate(const GenerateArguments& arguments, const CommonOptions& common
     std::cout << json_text(json, 1) << "\n";
   } else if (!live) {
     for (std::size_t row = 0; row < rows.size(); ++row)
-      show(str("--- ", row + 1, ", ended: ", why(row), "\n", prompts[row], outputs[row].all(), "\n"));
+      show(str("--- ", row + 1, ", ended: ", why(row), "\n", prompts[row], writer.goes_on ? "" : " -> ",
+               outputs[row].all(), "\n"));
   }
   tell_figures(made, read, outputs.front().ended(), common);
   if (stop_requested) throw Interrupted("stopped; what was written by then was shown");
@@ -218,6 +267,11 @@ void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen) 
   command->add_option("--precision", arguments->precision, "exact or hf");
   command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--dtype", arguments->dtype, "of the matrix products: float32 or bf16")->capture_default_str();
+  command
+      ->add_option("--weights", arguments->weights,
+                   "what matrices are kept in: float32, float16, bf16, or auto: the smallest that changes no number")
+      ->check(CLI::IsMember({"auto", "float32", "float16", "bf16"}))
+      ->capture_default_str();
   command->add_option("--cache-dtype", arguments->cache_dtype, "of keys and values in the cache: float32 or bf16")
       ->capture_default_str();
   add_feed_options(command, arguments->feed);

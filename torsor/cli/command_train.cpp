@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "torsor/base/file.h"
+#include "torsor/cli/eval_encoder.h"
 #include "torsor/cli/feed_options.h"
 #include "torsor/cli/syntax_options.h"
 #include "torsor/lab/encoder_run.h"
@@ -18,6 +19,7 @@
 #include "torsor/lab/run.h"
 #include "torsor/lab/tasks.h"
 #include "torsor/model/checkpoint.h"
+#include "torsor/model/encoder_decoder.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
@@ -120,7 +122,7 @@ int run_train(const TrainArguments& arguments, const CommonOptions& common) {
 struct EvalArguments {
   std::string checkpoint;
   std::vector<std::string> text;
-  std::string tokens;
+  std::string tokens, source_tokens;
   std::int64_t token_bytes = 2;
   std::vector<std::int64_t> lengths;
   std::string encoding;
@@ -208,8 +210,32 @@ int print_sliding(const LoadedModel& loaded, const Corpus& corpus, std::int64_t 
   return 0;
 }
 
+/// A checkpoint that is no decoder alone.
+int run_other_eval(const EvalArguments& arguments, bool two, const CommonOptions& common) {
+  for (const auto& [given, name] :
+       {std::pair(!arguments.text.empty(), "--text"), std::pair(!arguments.encoding.empty(), "--encoding"),
+        std::pair(!arguments.precision.empty(), "--precision"), std::pair(!arguments.base.empty(), "--base"),
+        std::pair(!arguments.task.empty(), "--task"), std::pair(arguments.spans > 0, "--spans"),
+        std::pair(arguments.stride > 0, "--stride"), std::pair(arguments.lengths.size() > 1, "several --lengths"),
+        std::pair(!arguments.feed.parsers.empty() || !arguments.feed.parses.empty(), "parsers")})
+    if (given) throw UsageError(str(name, " do not go with a model that has an encoder"));
+  if (!arguments.dump.empty() && !common.force && std::filesystem::exists(arguments.dump))
+    throw Error(str("'", arguments.dump, "' exists; replace it with --force"));
+  EncoderEvalArguments own{arguments.checkpoint, arguments.tokens, arguments.source_tokens, arguments.token_bytes};
+  if (!arguments.lengths.empty()) own.length = arguments.lengths.front();
+  if (own.length < 0) throw UsageError(str("lengths must be at least 1, found ", own.length));
+  own.dtype = arguments.dtype;
+  own.dump = arguments.dump;
+  return two ? run_encoder_decoder_eval(own, common) : run_encoder_eval(own, common);
+}
+
 int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "eval");
+  const bool two = is_encoder_decoder(arguments.checkpoint);
+  if (two || (is_encoder_checkpoint(arguments.checkpoint) && arguments.task.empty()))
+    return run_other_eval(arguments, two, common);
+  if (!arguments.source_tokens.empty())
+    throw UsageError("--source-tokens goes with a model of an encoder and a decoder");
   if (arguments.task.empty() && arguments.text.empty() == arguments.tokens.empty())
     throw UsageError("eval needs --text or --tokens, or --task");
   check_precision(arguments.precision);
@@ -235,6 +261,7 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
       load_checkpoint(arguments.checkpoint, arguments.encoding, arguments.precision, arguments.base);
   const bool text = arguments.tokens.empty();
   const ModelConfig& config = loaded.model.config();
+  if (text && !loaded.unread.empty()) throw Error(str("the tokenizer is not read, give --tokens: ", loaded.unread));
   if (text && !loaded.reader)
     throw Error(str(arguments.checkpoint, ": the model reads '", loaded.tokenizer, "', no text; give --tokens"));
   TextData data;
@@ -313,7 +340,8 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders to train on; left out: generated text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
   command->add_option("--tokenizer", arguments->data.tokenizer,
-                      "a byte-level BPE: tokenizer.json, or a folder with it; left out: a token is a byte");
+                      "a tokenizer that gives texts back byte for byte, or a folder with it; left out: a token is a "
+                      "byte");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   add_feed_options(command, arguments->feed);
@@ -359,6 +387,8 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--text", arguments->text, "UTF-8 files or folders");
   command->add_option("--tokens", arguments->tokens, "a headerless file of token ids");
+  command->add_option("--source-tokens", arguments->source_tokens,
+                      "what an encoder-decoder model reads, beside --tokens, which it is to write");
   command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   command

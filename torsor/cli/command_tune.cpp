@@ -272,7 +272,8 @@ void add_tune_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
       "         torsor tune --merge lora --out merged");
   AdapterPlan& adapter = arguments->plan.adapter;
   RunPlan& run = arguments->plan.run;
-  command->add_option("checkpoint", arguments->checkpoint, "the folder of the checkpoint that is tuned");
+  command->add_option("checkpoint", arguments->checkpoint,
+                      "the checkpoint that is tuned (a folder, a .gguf, llama2.c's .bin)");
   command->add_option("--train", adapter.train, "lora, positions (the encoding's own tensors) or tape")
       ->capture_default_str();
   command->add_option("--encoding", adapter.encoding, "the expression to tune under; left out: the checkpoint's");

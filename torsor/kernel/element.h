@@ -19,6 +19,24 @@ inline float widen(BFloat16 value) {
   std::memcpy(&wide, &bits, sizeof wide);
   return wide;
 }
+/// IEEE 754's binary16.
+struct Float16 {
+  std::uint16_t bits;
+};
+
+inline float widen(Float16 value) {
+  const std::uint32_t sign = (value.bits & 0x8000U) << 16, exponent = (value.bits >> 10) & 0x1FU,
+                      fraction = value.bits & 0x3FFU;
+  if (exponent == 0) {  // zero, or a multiple of 2^-24
+    const float size = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -size : size;
+  }
+  // 2^(e - 15) becomes 2^(e - 127); of infinity and NaN the exponent stays full.
+  const std::uint32_t bits = sign | (exponent == 31 ? 0x7F800000U : (exponent + 112) << 23) | (fraction << 13);
+  float wide;
+  std::memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
 inline float widen(float value) { return value; }
 inline double widen(double value) { return value; }
 

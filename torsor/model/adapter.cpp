@@ -9,6 +9,7 @@
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
 #include "torsor/model/convert_leaves.h"
+#include "torsor/model/hugging_face.h"
 #include "torsor/train/snapshot.h"
 #include "torsor/train/state.h"
 
@@ -211,8 +212,14 @@ Decoder TunedModel::merged() const {
   return Decoder(model.config(), weights, "the merged model");
 }
 
-std::string weights_sha256(const std::string& folder) {
-  return sha256_hex(MappedFile(folder + "/model.safetensors").bytes());
+std::string weights_sha256(const std::string& checkpoint) {
+  const auto hash = [](const std::string& path) { return sha256_hex(MappedFile(path).bytes()); };
+  if (fs::is_regular_file(checkpoint)) return hash(checkpoint);
+  const std::vector<std::string> files = weight_files(checkpoint);
+  if (files.size() == 1) return hash(checkpoint + "/" + files.front());
+  std::string all;
+  for (const std::string& file : files) all += str(file, ' ', hash(checkpoint + "/" + file), '\n');
+  return sha256_hex(all);
 }
 
 Json adapter_to_json(const AdapterPlan& plan) {
@@ -303,8 +310,9 @@ LoadedModel read_base(const std::string& folder, const std::string& path, const 
   const std::string where = given.empty() ? (fs::path(folder) / record.base_path).lexically_normal().string() : given;
   if (is_adapter(where)) throw Error(str(path, ": the base '", where, "' is an adapter itself; merge that one first"));
   std::error_code ignored;
-  if (!fs::exists(where + "/model.safetensors", ignored))
-    throw Error(str(path, ": no base checkpoint in '", where, "'; give its folder with --base"));
+  if (!fs::exists(where, ignored) ||
+      (fs::is_directory(where, ignored) && !fs::exists(where + "/" + weight_files(where).front(), ignored)))
+    throw Error(str(path, ": no base checkpoint in '", where, "'; say where it is with --base"));
   const std::string found = weights_sha256(where);
   if (found != record.weights_sha256)
     throw Error(str(path, ": made on weights with SHA-256 ", record.weights_sha256.substr(0, 16), "..., but '", where,

@@ -63,16 +63,17 @@ TunedModel make_tuned(const Decoder& base, const AdapterPlan& plan, std::uint64_
 
 /// The checkpoint that an adapter was trained on.
 struct AdapterBase {
-  std::string folder;
-  std::string weights_sha256;  ///< of its model.safetensors
+  std::string folder;  ///< or file: whatever load_checkpoint() takes, but for an adapter
+  std::string weights_sha256;
   std::string tokenizer;
   ModelConfig config;
   std::string embedder = {};  ///< as LoadedModel::embedder; the base's own record of it, not the adapter's
   std::shared_ptr<const Tokenizer> reader = {};  ///< as LoadedModel::reader
 };
 
-/// SHA-256 of a checkpoint's weights file. Throws Error when it cannot be read.
-std::string weights_sha256(const std::string& folder);
+/// SHA-256 of a checkpoint's weights: of its one file, or of a list with a line for each of several, "NAME HASH".
+/// Throws Error when one cannot be read.
+std::string weights_sha256(const std::string& checkpoint);
 
 /// Writes both files, each in one step, adapter.json last. The base's folder is recorded relative to `folder`; `run`
 /// (how it was trained: steps, length, seed ...) is recorded as it is.

@@ -8,6 +8,7 @@
 #include "torsor/attention/kv_cache.h"
 #include "torsor/model/config.h"
 #include "torsor/model/lora.h"
+#include "torsor/model/project.h"
 
 namespace torsor {
 
@@ -34,11 +35,10 @@ AttentionOutput attention_layer(const ModelConfig& config, const AttentionWeight
                                 std::int64_t layer, const at::Tensor& x, const AttendOptions& options,
                                 const at::Tensor& counts, KvCache* cache, at::ScalarType dtype);
 
-/// A matrix product in `dtype`, from and to whatever the caller holds.
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype);
-/// x + bias, or x where there is none.
-at::Tensor with_bias(const at::Tensor& x, const at::Tensor& bias);
-/// The same with a constant added, given back in the type of `x`.
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType dtype);
+/// Attention from x (B, T, C), normalised, to what an encoder left behind: keys and values (B, K, S, D), `documents` as
+/// in Memory. Positions play no part; `none` is the encoding that says so.
+at::Tensor cross_attention(const ModelConfig& config, const AttentionWeights& weights, const Encoding& none,
+                           const at::Tensor& x, const at::Tensor& keys, const at::Tensor& values,
+                           const at::Tensor& documents, at::ScalarType dtype);
 
 }  // namespace torsor

@@ -30,10 +30,9 @@ NamedTensors AttentionParameters::embedding() {
   return tensors;
 }
 
-AttentionWeights AttentionParameters::layer(std::int64_t index, const Encoding& encoding) {
+AttentionWeights AttentionParameters::projections(const std::string& own) {
   const ModelConfig& c = config_;
   const std::int64_t q_width = c.heads * c.head_dim, k_width = c.kv_heads * c.head_dim;
-  const std::string own = str("model.layers.", index, ".self_attn.");
   AttentionWeights attention;
   attention.q = declare_(own + "q_proj.weight", {q_width, c.width}, inner_initial(c.width), true);
   attention.k = declare_(own + "k_proj.weight", {k_width, c.width}, inner_initial(c.width), true);
@@ -46,6 +45,17 @@ AttentionWeights AttentionParameters::layer(std::int64_t index, const Encoding& 
   attention.k_bias = bias("k_proj", k_width, c.block.qkv_bias);
   attention.v_bias = bias("v_proj", k_width, c.block.qkv_bias);
   attention.o_bias = bias("o_proj", c.width, c.block.output_bias);
+  return attention;
+}
+
+AttentionWeights AttentionParameters::cross(std::int64_t index) {
+  return projections(str("model.layers.", index, ".cross_attn."));
+}
+
+AttentionWeights AttentionParameters::layer(std::int64_t index, const Encoding& encoding) {
+  const ModelConfig& c = config_;
+  const std::string own = str("model.layers.", index, ".self_attn.");
+  AttentionWeights attention = projections(own);
   if (c.qk_norm != QkNorm::None) {
     attention.q_norm = declare_(own + "q_norm.weight", {c.head_dim}, constant_initial(1), false);
     attention.k_norm = declare_(own + "k_norm.weight", {c.head_dim}, constant_initial(1), false);

@@ -25,9 +25,12 @@ class AttentionParameters {
   NamedTensors embedding();
   /// Those of layer `index`, whose encoding is `encoding`, under "model.layers.INDEX.self_attn.".
   AttentionWeights layer(std::int64_t index, const Encoding& encoding);
+  /// Those of its cross-attention, under "model.layers.INDEX.cross_attn.".
+  AttentionWeights cross(std::int64_t index);
 
  private:
   at::Tensor shared(const ParameterInfo& info);
+  AttentionWeights projections(const std::string& prefix);
 
   const ModelConfig& config_;
   std::shared_ptr<const Encoding> encoding_;

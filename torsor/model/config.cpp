@@ -16,7 +16,9 @@ template <class Kind>
 using Names = std::vector<std::pair<const char*, Kind>>;
 
 const Names<NormKind> kNorms = {{"rms", NormKind::Rms}, {"layer", NormKind::Layer}};
-const Names<MlpKind> kMlps = {{"swiglu", MlpKind::SwiGlu}, {"gelu", MlpKind::Gelu}, {"gelu_tanh", MlpKind::GeluTanh}};
+const Names<MlpKind> kMlps = {{"swiglu", MlpKind::SwiGlu},      {"gelu", MlpKind::Gelu},
+                              {"gelu_tanh", MlpKind::GeluTanh}, {"relu", MlpKind::Relu},
+                              {"geglu", MlpKind::GeGlu},        {"geglu_tanh", MlpKind::GeGluTanh}};
 const Names<Parallel> kParallels = {
     {"none", Parallel::None}, {"one_norm", Parallel::OneNorm}, {"two_norms", Parallel::TwoNorms}};
 
@@ -42,7 +44,7 @@ BlockStyle block_from_json(JsonObject& object) {
   BlockStyle block;
   block.norm = named(object, "norm", kNorms, block.norm);
   block.norm_bias = object.get<bool>("norm_bias", block.norm_bias);
-  block.mlp = named(object, "mlp", kMlps, block.mlp);
+  block.mlp = mlp_kind(object, "mlp", block.mlp);
   block.parallel = named(object, "parallel", kParallels, block.parallel);
   block.qkv_bias = object.get<bool>("qkv_bias", block.qkv_bias);
   block.output_bias = object.get<bool>("output_bias", block.output_bias);
@@ -50,6 +52,7 @@ BlockStyle block_from_json(JsonObject& object) {
   block.head_bias = object.get<bool>("head_bias", block.head_bias);
   block.embedding_norm = object.get<bool>("embedding_norm", block.embedding_norm);
   block.attention_scale = object.get<double>("attention_scale", block.attention_scale);
+  block.head_scale = object.get<double>("head_scale", block.head_scale);
   return block;
 }
 
@@ -58,7 +61,7 @@ void block_to_json(Json& json, const BlockStyle& block) {
   if (block == BlockStyle()) return;
   json["norm"] = name_of(kNorms, block.norm);
   json["norm_bias"] = block.norm_bias;
-  json["mlp"] = name_of(kMlps, block.mlp);
+  json["mlp"] = mlp_name(block.mlp);
   json["parallel"] = name_of(kParallels, block.parallel);
   json["qkv_bias"] = block.qkv_bias;
   json["output_bias"] = block.output_bias;
@@ -66,6 +69,7 @@ void block_to_json(Json& json, const BlockStyle& block) {
   json["head_bias"] = block.head_bias;
   json["embedding_norm"] = block.embedding_norm;
   json["attention_scale"] = block.attention_scale;
+  json["head_scale"] = block.head_scale;
 }
 
 // Beyond any model there is, and small enough that no product of two sizes overflows and that the mistyped number of a
@@ -80,6 +84,12 @@ void in_range(const char* key, std::int64_t value, std::int64_t most = kLargestS
 }
 
 }  // namespace
+
+bool is_gated(MlpKind kind) { return kind == MlpKind::SwiGlu || kind == MlpKind::GeGlu || kind == MlpKind::GeGluTanh; }
+
+const char* mlp_name(MlpKind kind) { return name_of(kMlps, kind); }
+
+MlpKind mlp_kind(JsonObject& object, const char* key, MlpKind fallback) { return named(object, key, kMlps, fallback); }
 
 void ModelConfig::complete() {
   in_range("width", width);
@@ -102,6 +112,12 @@ void ModelConfig::complete() {
     throw UsageError(str("model: window lists ", window.size(), " layers, the model has ", layers));
   if (!(block.attention_scale >= 0) || !std::isfinite(block.attention_scale))
     throw UsageError(str("model: attention_scale must be 0 or more, found ", block.attention_scale));
+  if (!(block.head_scale > 0) || !std::isfinite(block.head_scale))
+    throw UsageError(str("model: head_scale must be above 0, found ", block.head_scale));
+  if (cross_attention && block.parallel != Parallel::None)
+    throw UsageError("model: cross-attention stands between attention and MLP, so blocks cannot be parallel");
+  if (!causal && kv_shift)
+    throw UsageError("model: kv_shift mixes a token with the one before it, and here is no before");
   for (const std::int64_t one : window)
     if (one < 0) throw UsageError(str("model: window must be at least 1 (0 = none), found ", one));
 }

@@ -14,8 +14,13 @@ namespace torsor {
 enum class QkNorm { None, Before, After };
 
 enum class NormKind { Rms, Layer };  ///< Zhang and Sennrich 2019; Ba, Kiros, Hinton 2016
-/// SwiGLU (Shazeer 2020), or up, GELU, down: GELU exact or by its tanh formula (Hendrycks and Gimpel 2016).
-enum class MlpKind { SwiGlu, Gelu, GeluTanh };
+/// Up, an activation, down: GELU, exact or by its tanh formula (Hendrycks and Gimpel 2016), or ReLU. Or gated, with two
+/// projections up, one behind the activation times the other (Shazeer 2020, arXiv 2002.05202): SiLU or either GELU.
+enum class MlpKind { SwiGlu, Gelu, GeluTanh, Relu, GeGlu, GeGluTanh };
+bool is_gated(MlpKind kind);
+const char* mlp_name(MlpKind kind);  ///< as in the model file
+/// Throws UsageError through `object` for a name that is none, naming `key`.
+MlpKind mlp_kind(JsonObject& object, const char* key, MlpKind fallback);
 /// Whether the MLP reads what attention has added to the residual stream, or stands beside it: behind the attention's
 /// norm (Falcon) or one of its own (GPT-NeoX).
 enum class Parallel { None, OneNorm, TwoNorms };
@@ -31,6 +36,7 @@ struct BlockStyle {
   bool head_bias = false;       ///< of the output projection
   bool embedding_norm = false;  ///< a norm behind the token embedding (BLOOM)
   double attention_scale = 0;   ///< factor on q.k; 0 = that of the encoding, 1/sqrt(head_dim) for most
+  double head_scale = 1;        ///< factor on what the output projection reads, above 0 (T5's tied head)
 
   bool operator==(const BlockStyle&) const = default;
 };
@@ -54,6 +60,10 @@ struct ModelConfig {
   /// they tell of later tokens, so that a joint bound can stand beside what is no perplexity.
   std::optional<bool> tag_heads;
   Precision precision = Precision::Exact;
+
+  /// What the halves of an encoder-decoder model differ in (seq2seq.h); no keys of a model file.
+  bool causal = true;            ///< whether a token sees those before it alone
+  bool cross_attention = false;  ///< whether each block reads an encoder's output behind its own attention
 
   std::int64_t vocabulary_size = 256;
   std::int64_t train_length = 0;  ///< L

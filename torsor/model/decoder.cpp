@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "torsor/model/activation.h"
 #include "torsor/model/attention_parameters.h"
 #include "torsor/model/fused.h"
 
@@ -12,6 +13,12 @@ namespace {
 void check_windows(const at::Tensor& windows) {
   if (windows.dim() != 2 || windows.size(1) < 2)
     throw Error(str("model: windows must have shape (B, T + 1) with T at least 1, found ", windows.sizes()));
+}
+
+/// Tensors that hidden states are multiplied with, and the embedding.
+bool is_matrix(const std::string& name) {
+  if (is_positional(name)) return false;
+  return name.ends_with("_proj.weight") || name == "lm_head.weight" || name == "model.embed_tokens.weight";
 }
 
 }  // namespace
@@ -30,11 +37,12 @@ at::Tensor Decoder::normalized(const at::Tensor& x, const Norm& norm) const {
 }
 
 at::Tensor Decoder::mlp(const at::Tensor& x, const Layer& layer, at::ScalarType dtype) const {
-  const at::Tensor up = with_bias(project(x, layer.up, dtype), layer.up_bias);
-  const MlpKind kind = config_.block.mlp;
-  const at::Tensor inner = kind == MlpKind::SwiGlu
-                               ? swiglu(with_bias(project(x, layer.gate, dtype), layer.gate_bias), up)
-                               : at::gelu(up, kind == MlpKind::Gelu ? "none" : "tanh");
+  std::vector<at::Tensor> weights = {layer.up};
+  if (layer.gate.defined()) weights.push_back(layer.gate);
+  const std::vector<at::Tensor> projected = project_all(x, weights, dtype);
+  const at::Tensor up = with_bias(projected[0], layer.up_bias);
+  const at::Tensor gate = layer.gate.defined() ? with_bias(projected[1], layer.gate_bias) : at::Tensor();
+  const at::Tensor inner = activated(config_.block.mlp, up, gate);
   return with_bias(project(inner, layer.down, dtype), layer.down_bias);
 }
 
@@ -51,13 +59,17 @@ void Decoder::declare(const Declare& tensor, bool with_tag_heads) {
     const std::string prefix = str("model.layers.", index, ".");
     layer.attention_norm = declare_norm(tensor, prefix + "input_layernorm");
     layer.attention = attention.layer(index, *by_layer_[static_cast<std::size_t>(index)]);
+    if (c.cross_attention) {
+      layer.cross_norm = declare_norm(tensor, prefix + "cross_attention_layernorm");
+      layer.cross = attention.cross(index);
+    }
     if (c.block.parallel != Parallel::OneNorm)
       layer.mlp_norm = declare_norm(tensor, prefix + "post_attention_layernorm");
     const auto bias = [&](const char* name, std::int64_t size) {
       return c.block.mlp_bias ? tensor(prefix + "mlp." + name + ".bias", {size}, constant_initial(0), false)
                               : at::Tensor();
     };
-    if (c.block.mlp == MlpKind::SwiGlu) {
+    if (is_gated(c.block.mlp)) {
       layer.gate = tensor(prefix + "mlp.gate_proj.weight", {c.mlp_width, c.width}, inner_initial(c.width), true);
       layer.gate_bias = bias("gate_proj", c.mlp_width);
     }
@@ -75,6 +87,7 @@ void Decoder::declare(const Declare& tensor, bool with_tag_heads) {
 }
 
 void Decoder::resolve_layers() {
+  if (config_.cross_attention) no_positions_ = make_encoding("none", config_.dimensions());
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) by_layer_.push_back(layer_encoding(encoding_, layer));
   const Traits traits = encoding_->traits();
   carries_ = traits.carries;
@@ -110,6 +123,32 @@ std::int64_t Decoder::parameter_count() const { return count_parameters(paramete
 
 void Decoder::to(at::ScalarType dtype) { convert_parameters(parameters_, dtype); }
 
+void Decoder::keep_matrices(at::ScalarType dtype) {
+  if (dtype != at::kFloat && !is_half(dtype))
+    throw UsageError(str("model: matrices are kept in float32, float16 or bfloat16, found ", dtype));
+  std::vector<at::Tensor> kept;  // all of them before the first is exchanged
+  for (const ModelParameter& parameter : parameters_) {
+    kept.push_back(parameter.tensor);
+    if (!is_matrix(parameter.name)) continue;
+    kept.back() = parameter.tensor.detach().to(dtype).contiguous();
+    if (dtype == at::kHalf && !at::isfinite(kept.back()).all().item<bool>())
+      throw Error(
+          str("model: ", parameter.name, " holds numbers beyond float16, whose largest is 65504; bfloat16 holds them"));
+  }
+  for (std::size_t index = 0; index < kept.size(); ++index)
+    if (is_matrix(parameters_[index].name)) parameters_[index].tensor.set_data(kept[index]);
+}
+
+at::ScalarType Decoder::lossless_matrices() const {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf})
+    if (std::all_of(parameters_.begin(), parameters_.end(), [&](const ModelParameter& one) {
+          const at::Tensor tensor = one.tensor.detach();
+          return !is_matrix(one.name) || tensor.to(dtype).to(tensor.scalar_type()).equal(tensor);
+        }))
+      return dtype;
+  return at::kFloat;
+}
+
 void Decoder::require_gradients() {
   for (ModelParameter& parameter : parameters_) parameter.tensor.requires_grad_(true);
 }
@@ -121,7 +160,7 @@ void Decoder::attach(const std::vector<LayerLowRank>& terms) {
 }
 
 void Decoder::block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
-                    at::ScalarType dtype, const at::Tensor& beside) const {
+                    at::ScalarType dtype, const at::Tensor& beside, const Memory* memory) const {
   const ModelConfig& c = config_;
   const Layer& layer = layers_[static_cast<std::size_t>(index)];
   const Encoding& encoding = *by_layer_[static_cast<std::size_t>(index)];
@@ -130,6 +169,11 @@ void Decoder::block(std::int64_t index, at::Tensor& h, AttendOptions& options, c
       attention_layer(c, layer.attention, encoding, index, x, options, counts, cache, dtype);
   at::Tensor attended = h + attention.mixed;
   if (beside.defined()) attended = attended + beside;
+  if (memory) {
+    const auto place = static_cast<std::size_t>(index);
+    attended = attended + cross_attention(c, layer.cross, *no_positions_, normalized(attended, layer.cross_norm),
+                                          memory->keys[place], memory->values[place], memory->documents, dtype);
+  }
   const at::Tensor u = c.block.parallel == Parallel::OneNorm
                            ? x
                            : normalized(c.block.parallel == Parallel::None ? attended : h, layer.mlp_norm);
@@ -163,7 +207,9 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     throw Error(str("model: tokens must be int64 of shape (B, T), found ", batch.tokens.scalar_type(), " ",
                     batch.tokens.sizes()));
   check_named(batch);
+  check_memory(batch);
   AttendOptions options;
+  options.causal = config_.causal;
   options.layers = config_.layers;
   options.positions = batch.positions;
   options.documents = batch.documents;
@@ -174,6 +220,7 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
     options.positions = cache->next_positions() + count;
   }
   at::Tensor h = at::embedding(embedding_, batch.tokens), beside;
+  if (is_half(h.scalar_type())) h = h.to(at::kFloat);
   if (config_.block.embedding_norm) h = normalized(h, embedding_norm_);
   if (encoding_->traits().absolute) {
     Side side;
@@ -192,13 +239,48 @@ at::Tensor Decoder::hidden(const TokenBatch& batch, KvCache* cache, at::ScalarTy
   for (std::int64_t index = 0; index < config_.layers; ++index) {
     if (batch.look) options.look = [&batch, index](const CoreInput& input) { batch.look(index, input); };
     if (batch.stream) batch.stream(index, h);
-    block(index, h, options, batch.counts, cache, dtype, index == 0 ? beside : at::Tensor());
+    block(index, h, options, batch.counts, cache, dtype, index == 0 ? beside : at::Tensor(), batch.memory);
   }
   if (batch.stream) batch.stream(config_.layers, h);
   return normalized(h, final_norm_);
 }
 
-at::Tensor Decoder::logits(const at::Tensor& hidden, at::ScalarType dtype) const {
+Memory Decoder::remember(const at::Tensor& output, const at::Tensor& documents, at::ScalarType dtype) const {
+  if (!config_.cross_attention) throw Error("model: without cross-attention there is no memory to read");
+  if (output.dim() != 3 || output.size(2) != config_.width)
+    throw Error(str("model: an encoder's output must have shape (B, S, ", config_.width, "), found ", output.sizes()));
+  if (documents.defined() && (documents.dim() != 2 || documents.size(0) != output.size(0) ||
+                              documents.size(1) != output.size(1) || documents.scalar_type() != at::kLong))
+    throw Error(str("model: documents of a memory must be int64 of shape (", output.size(0), ", ", output.size(1),
+                    "), found ", documents.scalar_type(), " ", documents.sizes()));
+  Memory memory;
+  memory.documents = documents;
+  for (const Layer& layer : layers_) {
+    const auto heads = [&](const at::Tensor& weight, const at::Tensor& bias) {
+      return with_bias(project(output, weight, dtype), bias)
+          .view({output.size(0), output.size(1), config_.kv_heads, config_.head_dim})
+          .transpose(1, 2);
+    };
+    memory.keys.push_back(heads(layer.cross.k, layer.cross.k_bias));
+    memory.values.push_back(heads(layer.cross.v, layer.cross.v_bias));
+  }
+  return memory;
+}
+
+void Decoder::check_memory(const TokenBatch& batch) const {
+  if (config_.cross_attention != (batch.memory != nullptr))
+    throw Error(config_.cross_attention ? "model: its cross-attention reads an encoder's output, which the batch lacks"
+                                        : "model: without cross-attention nothing reads the batch's memory");
+  if (!batch.memory) return;
+  const Memory& memory = *batch.memory;
+  if (memory.keys.size() != layers_.size() || memory.values.size() != layers_.size())
+    throw Error(str("model: a memory of ", memory.keys.size(), " layers, the model has ", layers_.size()));
+  if (memory.keys.front().size(0) != batch.tokens.size(0))
+    throw Error(str("model: a memory of ", memory.keys.front().size(0), " rows, the batch has ", batch.tokens.size(0)));
+}
+
+at::Tensor Decoder::logits(const at::Tensor& unscaled, at::ScalarType dtype) const {
+  const at::Tensor hidden = config_.block.head_scale == 1 ? unscaled : unscaled * config_.block.head_scale;
   return with_bias(project(hidden, head_, dtype).to(hidden.scalar_type()), head_bias_);
 }
 

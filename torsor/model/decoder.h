@@ -22,6 +22,13 @@
 
 namespace torsor {
 
+/// What blocks with cross-attention read of an encoder's output: made once a text (Decoder::remember), read at every
+/// step.
+struct Memory {
+  std::vector<at::Tensor> keys, values;  ///< one a layer, (B, K, S, D)
+  at::Tensor documents;                  ///< (B, S) int64, -1 = padding; undefined = every token is there
+};
+
 /// The tokens of one call.
 struct TokenBatch {
   at::Tensor tokens;     ///< (B, T) int64
@@ -30,6 +37,7 @@ struct TokenBatch {
   at::Tensor counts;     ///< (B) int64: tokens of each row that exist (with a cache only); undefined = all
   at::Tensor state;      ///< position state that enters the first layer (Question::state); undefined = of the positions
   NamedTensors named;    ///< (B, T, ...) each: the per-token inputs that the encoding declares (Encoding::inputs)
+  const Memory* memory = nullptr;  ///< of the same rows, for a model with cross-attention
   /// Shown what each layer's encoding answered, before its attention runs; unset = nobody looks.
   std::function<void(std::int64_t layer, const CoreInput&)> look = {};
   /// Shown the residual stream (B, T, C) that enters each layer, and as layer number `layers` what the last one leaves,
@@ -58,6 +66,9 @@ class Decoder {
   /// Hidden states after the last norm: (B, T, C) float32 (the weights' dtype). `dtype` is that of the matrix products.
   /// Throws Error naming a per-token input that the encoding declares and the batch lacks.
   at::Tensor hidden(const TokenBatch& batch, KvCache* cache = nullptr, at::ScalarType dtype = at::kFloat) const;
+  /// Keys and values of an encoder's output (B, S, C) for cross-attention; `documents` as in Memory. Throws Error for
+  /// shapes that do not fit and for a model without cross-attention.
+  Memory remember(const at::Tensor& output, const at::Tensor& documents, at::ScalarType dtype = at::kFloat) const;
   /// (B, T, vocabulary)
   at::Tensor logits(const at::Tensor& hidden, at::ScalarType dtype = at::kFloat) const;
   /// Cross entropy a target in nats, (B, T) float32, of windows (B, T + 1); `named` of their first T tokens.
@@ -87,6 +98,14 @@ class Decoder {
   /// at::kDouble.
   void to(at::ScalarType dtype);
 
+  /// For inference: keeps the matrices of attention, MLP, embedding and head in float16 or bfloat16 (or brings them to
+  /// float32), in place. Products read them as they are and sum in float32; norms, biases and positional tensors stay.
+  /// What float16 cannot hold is an Error naming the tensor, and nothing has changed then.
+  void keep_matrices(at::ScalarType dtype);
+  /// The smallest type that holds every number of these matrices: bfloat16 or float16, else float32. Checkpoints in
+  /// half precision lose nothing when they are kept in it.
+  at::ScalarType lossless_matrices() const;
+
   /// Called with every position state that a layer has changed, before the next layer reads it; empty = nobody watches.
   using StateObserver = std::function<void(std::int64_t layer, const at::Tensor& state)>;
   void observe_states(StateObserver observer) { observer_ = std::move(observer); }
@@ -104,6 +123,8 @@ class Decoder {
     Norm attention_norm, mlp_norm;  ///< the latter without a weight where the MLP reads the former's
     at::Tensor gate, up, down, gate_bias, up_bias, down_bias;
     AttentionWeights attention;
+    Norm cross_norm;
+    AttentionWeights cross;  ///< without positions; empty without cross-attention
   };
 
   Norm declare_norm(const Declare& tensor, const std::string& name) const;
@@ -117,10 +138,12 @@ class Decoder {
   /// One block: `h` and the position state in `options` become those that the next one reads. `beside`, where defined,
   /// joins the residual stream with the attention.
   void block(std::int64_t index, at::Tensor& h, AttendOptions& options, const at::Tensor& counts, KvCache* cache,
-             at::ScalarType dtype, const at::Tensor& beside) const;
+             at::ScalarType dtype, const at::Tensor& beside, const Memory* memory) const;
+  void check_memory(const TokenBatch& batch) const;
 
   ModelConfig config_;
   std::shared_ptr<const Encoding> encoding_;
+  std::shared_ptr<const Encoding> no_positions_;  ///< of cross-attention
   std::vector<std::shared_ptr<const Encoding>> by_layer_;
   std::vector<ModelParameter> parameters_;
   at::Tensor embedding_, head_, head_bias_;

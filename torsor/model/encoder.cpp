@@ -1,10 +1,14 @@
 #include "torsor/model/encoder.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "torsor/base/file.h"
 #include "torsor/base/utf8.h"
+#include "torsor/model/activation.h"
 #include "torsor/model/attention_parameters.h"
+#include "torsor/model/hugging_face.h"
+#include "torsor/model/hugging_face_encoder.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
@@ -12,6 +16,9 @@ namespace torsor {
 namespace {
 
 constexpr const char* kFormat = "torsor-checkpoint-1";
+
+/// What a checkpoint calls the ids.
+const char* tokens_of(const EncoderConfig& config) { return config.byte_tokens ? EncoderTokens::kName : "tokens"; }
 
 // What stands on top of the layers and may be drawn anew.
 bool is_head(const std::string& name) { return name.rfind("head.", 0) == 0; }
@@ -28,10 +35,19 @@ void EncoderConfig::complete() {
   if (segments < 1 || segments > 1024)
     throw UsageError(str("encoder: segments must be from 1 to 1024, found ", segments));
   if (labels < 0 || labels > 100000) throw UsageError(str("encoder: labels must be from 0 to 100000, found ", labels));
+  if (is_gated(activation))
+    throw UsageError(str("encoder: activation must not be gated, found ", mlp_name(activation)));
   // A BERT's inner width; a decoder's three matrices of 8/3 hold as many numbers.
   if (model.mlp_width == 0) model.mlp_width = 4 * model.width;
   model.complete();
-  if (model.vocabulary_size < EncoderTokens::kCount) model.vocabulary_size = EncoderTokens::kCount;
+  if (byte_tokens && model.vocabulary_size < EncoderTokens::kCount) model.vocabulary_size = EncoderTokens::kCount;
+}
+
+bool is_encoder_checkpoint(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  if (!std::filesystem::is_regular_file(path)) return false;
+  const Json json = read_json(path);
+  return is_encoder(json) || (json.is_object() && !json.contains("format") && is_hugging_face_encoder(json));
 }
 
 bool is_encoder(const Json& json) {
@@ -41,9 +57,11 @@ bool is_encoder(const Json& json) {
 EncoderConfig encoder_from_json(const Json& json, const std::string& source) {
   if (!is_encoder(json)) throw UsageError(str(source, ": expected \"kind\": \"encoder\""));
   Json rest = json;  // what a decoder's file has as well
-  for (const char* key : {"kind", "norm", "dropout", "segments", "tag_heads"}) rest.erase(key);
-  for (const char* key : {"tie_head", "kv_shift", "window", "norm_bias", "mlp", "parallel", "qkv_bias", "output_bias",
-                          "mlp_bias", "head_bias", "embedding_norm", "attention_scale"})
+  for (const char* key :
+       {"kind", "norm", "dropout", "segments", "tag_heads", "token_head", "byte_tokens", "activation"})
+    rest.erase(key);
+  for (const char* key : {"tie_head", "kv_shift", "window", "norm_bias", "mlp", "parallel", "mlp_bias", "head_bias",
+                          "embedding_norm", "attention_scale", "head_scale"})
     if (rest.contains(key)) throw UsageError(str(source, ": an encoder has no ", quote(key)));
   EncoderConfig config;
   if (!rest.contains("mlp_width")) rest["mlp_width"] = 4 * rest.value("width", config.model.width);
@@ -55,18 +73,29 @@ EncoderConfig encoder_from_json(const Json& json, const std::string& source) {
   config.dropout = object.get<double>("dropout", config.dropout);
   config.segments = object.get<std::int64_t>("segments", config.segments);
   config.tag_heads = object.get<bool>("tag_heads", config.tag_heads);
+  config.token_head = object.get<bool>("token_head", config.token_head);
+  config.byte_tokens = object.get<bool>("byte_tokens", config.byte_tokens);
+  config.activation = mlp_kind(object, "activation", config.activation);
   config.complete();
   return config;
 }
 
 Json encoder_to_json(const EncoderConfig& config) {
   Json json = {{"kind", "encoder"}};
-  json.update(model_to_json(config.model));
+  // Of what makes a decoder's block, an encoder's has two biases and its MLP under another name.
+  ModelConfig model = config.model;
+  model.block = BlockStyle();
+  json.update(model_to_json(model));
   for (const char* key : {"tie_head", "kv_shift", "window"}) json.erase(key);
+  if (config.model.block.qkv_bias) json["qkv_bias"] = true;
+  if (config.model.block.output_bias) json["output_bias"] = true;
   json["norm"] = config.norm_first ? "pre" : "post";
   json["dropout"] = config.dropout;
   json["segments"] = config.segments;
   json["tag_heads"] = config.tag_heads;
+  if (!config.token_head) json["token_head"] = false;
+  if (!config.byte_tokens) json["byte_tokens"] = false;
+  if (config.activation != MlpKind::Gelu) json["activation"] = mlp_name(config.activation);
   return json;
 }
 
@@ -98,9 +127,11 @@ void Encoder::declare(const Declare& declare) {
     layer.mlp_norm = norm(prefix + "mlp_norm");
   }
   if (config_.norm_first) final_norm_ = norm("model.norm");
-  token_head_ = dense("head.tokens.dense", c.width, c.width, inner_initial(c.width));
-  token_norm_ = norm("head.tokens.norm");
-  token_bias_ = declare("head.tokens.bias", {c.vocabulary_size}, constant_initial(0), false);
+  if (config_.token_head) {
+    token_head_ = dense("head.tokens.dense", c.width, c.width, inner_initial(c.width));
+    token_norm_ = norm("head.tokens.norm");
+    token_bias_ = declare("head.tokens.bias", {c.vocabulary_size}, constant_initial(0), false);
+  }
   if (config_.tag_heads) {
     tau_head_ = dense("head.tau", kTauTags, c.width, inner_initial(c.width));
     nu_head_ = dense("head.nu", kNuTags, c.width, inner_initial(c.width));
@@ -216,9 +247,9 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
       return dropped(index == 0 && beside.defined() ? mixed + beside.to(h.scalar_type()) : mixed, training);
     };
     const auto mlp = [&](const at::Tensor& x) {
-      return dropped(
-          linear(at::gelu(linear(x, layer.up.weight, layer.up.bias, dtype)), layer.down.weight, layer.down.bias, dtype),
-          training);
+      return dropped(linear(activated(config_.activation, linear(x, layer.up.weight, layer.up.bias, dtype), {}),
+                            layer.down.weight, layer.down.bias, dtype),
+                     training);
     };
     if (config_.norm_first) {
       h = h + attended(normalized(h, layer.attention_norm));
@@ -232,7 +263,9 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
 }
 
 at::Tensor Encoder::token_logits(const at::Tensor& hidden, at::ScalarType dtype) const {
-  const at::Tensor x = normalized(at::gelu(linear(hidden, token_head_.weight, token_head_.bias, dtype)), token_norm_);
+  if (!config_.token_head) throw Error("encoder: it has no head for tokens");
+  const at::Tensor x = normalized(
+      activated(config_.activation, linear(hidden, token_head_.weight, token_head_.bias, dtype), {}), token_norm_);
   return linear(x, embedding_, token_bias_, dtype);
 }
 
@@ -264,7 +297,7 @@ void save_encoder(const std::string& folder, const Encoder& encoder, const Json&
   json["model"] = encoder_to_json(config);
   json["vocabulary_size"] = config.model.vocabulary_size;
   json["train_length"] = config.model.train_length;
-  json["tokenizer"] = EncoderTokens::kName;
+  json["tokenizer"] = tokens_of(config);
   json["labels"] = config.labels;
   json["task"] = about;
   if (!embedder.empty() && reads_vectors(encoder.encoding()))
@@ -276,12 +309,16 @@ LoadedEncoder load_encoder(const std::string& folder) {
   const std::string path = folder + "/config.json";
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
+  if (!object.has("format") && is_hugging_face_encoder(json)) {
+    HuggingFaceEncoder model = read_hugging_face_encoder(json, path);
+    const std::map<std::string, at::Tensor> weights = hugging_face_encoder_weights(model, load_sharded(folder), folder);
+    return {Encoder(model.config, weights, folder), nullptr, ""};
+  }
   if (const auto format = object.get<std::string>("format"); format != kFormat)
     object.fail(str("format must be ", kFormat, ", found ", format));
   if (object.get<std::string>("kind", "decoder") != "encoder")
     object.fail("expected the checkpoint of an encoder, found a decoder's");
-  if (const auto tokenizer = object.get<std::string>("tokenizer"); tokenizer != EncoderTokens::kName)
-    object.fail(str("tokenizer must be ", EncoderTokens::kName, ", found ", tokenizer));
+  const auto tokenizer = object.get<std::string>("tokenizer");
   const auto stored = object.get<std::string>("encoding");
   const auto model = object.get<Json>("model");
   EncoderConfig config;
@@ -292,6 +329,8 @@ LoadedEncoder load_encoder(const std::string& folder) {
     // A bad word in a file is bad data, not a bad request.
     throw Error(str(path, ": ", error.what()));
   }
+  if (tokenizer != tokens_of(config))
+    object.fail(str("tokenizer must be ", tokens_of(config), ", found ", tokenizer));
   config.model.vocabulary_size = object.get<std::int64_t>("vocabulary_size");
   config.model.train_length = object.get<std::int64_t>("train_length");
   config.labels = object.get<std::int64_t>("labels");

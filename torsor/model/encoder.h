@@ -38,6 +38,10 @@ struct EncoderConfig {
   std::int64_t segments = 2;  ///< kinds of sentences in one row
   std::int64_t labels = 0;    ///< of the class head: 0 = there is none, 1 = a number
   bool tag_heads = false;     ///< whether there are heads that recover tags
+  bool token_head = true;     ///< whether there is a head for masked tokens
+  /// Whether ids are those of EncoderTokens. Encoders of other libraries have their own, any number of them.
+  bool byte_tokens = true;
+  MlpKind activation = MlpKind::Gelu;  ///< of the MLP; none of the gated kinds
 
   /// Checks and fills in what is derived. Throws UsageError naming the key: what ModelConfig::complete refuses, a
   /// window, kv_shift (tokens know no direction here), an encoding of several axes, or one with a state.
@@ -48,7 +52,7 @@ struct EncoderConfig {
 bool is_encoder(const Json& json);
 
 /// A model file with "kind": "encoder": the keys of a decoder's but tie_head, kv_shift and window, and "norm": "post"
-/// or "pre", "dropout", "segments", "tag_heads".
+/// or "pre", "dropout", "segments", "tag_heads", "token_head", "activation" (gelu, gelu_tanh, relu), "byte_tokens".
 EncoderConfig encoder_from_json(const Json& json, const std::string& source);
 Json encoder_to_json(const EncoderConfig& config);
 
@@ -87,7 +91,7 @@ class Encoder {
   /// named inputs that do not fit, Refusal where the encoding needs causal order.
   at::Tensor hidden(const EncoderBatch& batch, bool training = false, at::ScalarType dtype = at::kFloat) const;
 
-  /// (..., V) of hidden states (..., C): which token stands at a place.
+  /// (..., V) of hidden states (..., C): which token stands at a place. Throws Error without a head for tokens.
   at::Tensor token_logits(const at::Tensor& hidden, at::ScalarType dtype = at::kFloat) const;
   /// (..., kTauTags) and (..., kNuTags). Throws Error without tag heads.
   struct TagLogits {
@@ -132,11 +136,15 @@ class Encoder {
 void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about = nullptr,
                   const std::string& embedder = "");
 
+/// Whether a folder's config.json is that of an encoder, of this project or of transformers.
+bool is_encoder_checkpoint(const std::string& folder);
+
 struct LoadedEncoder {
   Encoder encoder;
   Json about;
   std::string embedder;  ///< as LoadedModel::embedder
 };
+/// Reads a folder of save_encoder, or of transformers (hugging_face_encoder.h), whose ids are its own tokenizer's.
 /// Throws Error naming the file and what is wrong, also where the folder holds a decoder.
 LoadedEncoder load_encoder(const std::string& folder);
 

@@ -120,6 +120,7 @@ class Generation {
                     part.tokens[static_cast<std::int64_t>(b)].data_ptr<std::int64_t>());
       }
       part.counts = at::tensor(counts, at::kLong);
+      part.memory = options_.memory;
       for (const auto& [name, tensor] : named) part.named[name] = tensor.narrow(1, first, width);
       make_room(counts);
       const at::Tensor hidden = model_.hidden(part, &cache_, options_.dtype);
@@ -175,6 +176,7 @@ class Generation {
     }
     if (std::count(counts.begin(), counts.end(), 0) > 0) one.counts = at::tensor(counts, at::kLong);
     if (options_.inputs) one.named = options_.inputs(rows_, newest);
+    one.memory = options_.memory;
     make_room(counts);
     return model_.hidden(one, &cache_, options_.dtype);
   }

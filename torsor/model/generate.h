@@ -25,6 +25,9 @@ struct GenerateOptions {
   std::int64_t window = 0;
   std::int64_t sinks = 4;  ///< 0 for encodings that cannot drop tokens in the middle (CacheContract::evict)
 
+  /// What the rows' cross-attention reads (Decoder::remember), for a model that has some; not owned.
+  const Memory* memory = nullptr;
+
   std::int64_t chunk = 0;             ///< most tokens of a prompt that are read at once, a row; 0 = all
   at::ScalarType dtype = at::kFloat;  ///< of the matrix products
   at::ScalarType cache_dtype = at::kFloat;

@@ -41,5 +41,7 @@ std::map<std::string, at::Tensor> hugging_face_weights(const HuggingFaceModel& m
 /// All tensors of a folder: model.safetensors, or the files that model.safetensors.index.json names. Throws Error where
 /// the index names anything but files of the folder, a tensor is missing, or stands in another file than it says.
 std::map<std::string, at::Tensor> load_sharded(const std::string& folder);
+/// The names of these files, sorted. Throws Error for an index that is none.
+std::vector<std::string> weight_files(const std::string& folder);
 
 }  // namespace torsor

@@ -9,34 +9,16 @@
 #include "torsor/encoding/bias/slopes.h"
 #include "torsor/encoding/registry.h"
 #include "torsor/model/expression_number.h"
+#include "torsor/model/foreign_keys.h"
 #include "torsor/model/hugging_face.h"
 
 namespace torsor {
 namespace {
 
-/// Foreign files are data, and their whole numbers are written as such.
-std::int64_t integer(JsonObject& keys, const std::string& key, std::optional<std::int64_t> fallback = std::nullopt) {
-  const Json value = keys.get<Json>(key, Json(nullptr));
-  if (value.is_null() && fallback) return *fallback;
-  if (!value.is_null() && !value.is_number_integer())
-    keys.fail(str(quote(key), " must be a whole number, found ", json_text(value)));
-  return keys.get<std::int64_t>(key);
-}
-
-/// A key that changes the model, of which only one value (also given by leaving it out) is supported.
-void expect(JsonObject& keys, const std::string& key, const Json& value) {
-  const Json found = keys.get<Json>(key, value);
-  if (found != value) keys.fail(str(quote(key), ": ", json_text(found), " is not supported, only ", json_text(value)));
-}
-
-/// Throws for a key that nobody asked for and whose name is about positions; others say nothing that the model depends
-/// on.
-void finish_positions(const JsonObject& keys) {
-  for (const std::string& key : keys.unknown())
-    for (const char* part : {"rope", "rotary", "alibi", "position", "relative_att", "sliding", "window", "layer_types"})
-      if (key.find(part) != std::string::npos)
-        keys.fail(str(quote(key), " is not known for this family, and it is about positions"));
-}
+using foreign_keys::expect;
+using foreign_keys::finish_positions;
+using foreign_keys::integer;
+using foreign_keys::size;
 
 // --------------------------------------------------------------------------------------------------------------------
 // Rotations
@@ -178,13 +160,13 @@ void set_windows(ModelConfig& config, JsonObject& keys, std::optional<std::int64
 }
 
 void read_llama_sizes(ModelConfig& config, JsonObject& keys) {
-  config.width = integer(keys, "hidden_size");
-  config.layers = integer(keys, "num_hidden_layers");
-  config.heads = integer(keys, "num_attention_heads");
-  config.kv_heads = integer(keys, "num_key_value_heads", config.heads);
+  config.width = size(keys, "hidden_size");
+  config.layers = size(keys, "num_hidden_layers");
+  config.heads = size(keys, "num_attention_heads");
+  config.kv_heads = size(keys, "num_key_value_heads", config.heads);
   if (config.heads < 1) keys.fail(str("\"num_attention_heads\" must be at least 1, found ", config.heads));
-  config.head_dim = integer(keys, "head_dim", config.width / config.heads);
-  config.mlp_width = integer(keys, "intermediate_size");
+  config.head_dim = size(keys, "head_dim", config.width / config.heads);
+  config.mlp_width = size(keys, "intermediate_size");
   config.norm_eps = keys.get<double>("rms_norm_eps", 1e-6);
   config.tie_head = keys.get<bool>("tie_word_embeddings", false);
   expect(keys, "hidden_act", "silu");
@@ -194,7 +176,7 @@ void read_llama_like(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
   const std::string& type = model.model_type;
   read_llama_sizes(config, keys);
-  const std::int64_t longest = integer(keys, "max_position_embeddings", type == "mistral" ? 131072 : 2048);
+  const std::int64_t longest = size(keys, "max_position_embeddings", type == "mistral" ? 131072 : 2048);
   const bool qwen = type == "qwen2" || type == "qwen3";
   if (type == "qwen2") {
     config.block.qkv_bias = true;
@@ -223,13 +205,13 @@ void read_llama_like(HuggingFaceModel& model, JsonObject& keys) {
 
 void read_gpt2(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
-  config.width = integer(keys, "n_embd");
-  config.layers = integer(keys, "n_layer");
-  config.heads = integer(keys, "n_head");
-  config.mlp_width = integer(keys, "n_inner", 4 * config.width);
+  config.width = size(keys, "n_embd");
+  config.layers = size(keys, "n_layer");
+  config.heads = size(keys, "n_head");
+  config.mlp_width = size(keys, "n_inner", 4 * config.width);
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
-  config.train_length = integer(keys, "n_positions", 1024);
+  config.train_length = size(keys, "n_positions", 1024);
   config.encoding = str("learned(length=", config.train_length, ")");
   config.block.norm = NormKind::Layer;
   config.block.mlp = gelu_of(keys, "activation_function", "gelu_new");
@@ -242,12 +224,12 @@ void read_gpt2(HuggingFaceModel& model, JsonObject& keys) {
 
 void read_gpt_neox(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
-  config.width = integer(keys, "hidden_size");
-  config.layers = integer(keys, "num_hidden_layers");
-  config.heads = integer(keys, "num_attention_heads");
+  config.width = size(keys, "hidden_size");
+  config.layers = size(keys, "num_hidden_layers");
+  config.heads = size(keys, "num_attention_heads");
   if (config.heads < 1) keys.fail("\"num_attention_heads\" must be at least 1");
   config.head_dim = config.width / config.heads;
-  config.mlp_width = integer(keys, "intermediate_size");
+  config.mlp_width = size(keys, "intermediate_size");
   config.norm_eps = keys.get<double>("layer_norm_eps", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", false);
   config.block.norm = NormKind::Layer;
@@ -256,18 +238,18 @@ void read_gpt_neox(HuggingFaceModel& model, JsonObject& keys) {
   config.block.qkv_bias = config.block.output_bias = keys.get<bool>("attention_bias", true);
   config.block.mlp_bias = true;
   model.fused = FusedRows::Heads;
-  set_rotation(model, keys, integer(keys, "max_position_embeddings", 2048), 0.25);
+  set_rotation(model, keys, size(keys, "max_position_embeddings", 2048), 0.25);
 }
 
 void read_bloom(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
-  config.width = keys.has("n_embed") ? integer(keys, "n_embed") : integer(keys, "hidden_size");
-  config.layers = keys.has("num_hidden_layers") ? integer(keys, "num_hidden_layers") : integer(keys, "n_layer");
-  config.heads = keys.has("num_attention_heads") ? integer(keys, "num_attention_heads") : integer(keys, "n_head");
+  config.width = keys.has("n_embed") ? size(keys, "n_embed") : size(keys, "hidden_size");
+  config.layers = keys.has("num_hidden_layers") ? size(keys, "num_hidden_layers") : size(keys, "n_layer");
+  config.heads = keys.has("num_attention_heads") ? size(keys, "num_attention_heads") : size(keys, "n_head");
   config.mlp_width = 4 * config.width;
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
-  config.train_length = integer(keys, "seq_length", 2048);  // BLOOM's own; its models are trained on 2048 tokens
+  config.train_length = size(keys, "seq_length", 2048);  // BLOOM's own; its models are trained on 2048 tokens
   config.encoding = "alibi";
   config.block.norm = NormKind::Layer;
   config.block.mlp = MlpKind::GeluTanh;
@@ -279,13 +261,13 @@ void read_bloom(HuggingFaceModel& model, JsonObject& keys) {
 
 void read_mpt(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
-  config.width = integer(keys, "d_model");
-  config.layers = integer(keys, "n_layers");
-  config.heads = integer(keys, "n_heads");
+  config.width = size(keys, "d_model");
+  config.layers = size(keys, "n_layers");
+  config.heads = size(keys, "n_heads");
   config.mlp_width = 4 * config.width;  // "expansion_ratio" is written and never read
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
-  config.train_length = integer(keys, "max_seq_len", 2048);
+  config.train_length = size(keys, "max_seq_len", 2048);
   config.block.norm = NormKind::Layer;
   config.block.norm_bias = false;
   config.block.mlp = MlpKind::Gelu;
@@ -308,19 +290,19 @@ void read_mpt(HuggingFaceModel& model, JsonObject& keys) {
 
 void read_falcon(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
-  config.width = integer(keys, "hidden_size");
-  config.layers = keys.has("n_layer") ? integer(keys, "n_layer") : integer(keys, "num_hidden_layers");
-  config.heads = keys.has("n_head") ? integer(keys, "n_head") : integer(keys, "num_attention_heads");
+  config.width = size(keys, "hidden_size");
+  config.layers = keys.has("n_layer") ? size(keys, "n_layer") : size(keys, "num_hidden_layers");
+  config.heads = keys.has("n_head") ? size(keys, "n_head") : size(keys, "num_attention_heads");
   if (config.heads < 1) keys.fail("\"num_attention_heads\" must be at least 1");
   config.head_dim = config.width / config.heads;
-  config.mlp_width = integer(keys, "ffn_hidden_size", 4 * config.width);
+  config.mlp_width = size(keys, "ffn_hidden_size", 4 * config.width);
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
   config.block.norm = NormKind::Layer;
   config.block.mlp = gelu_of(keys, "activation", "gelu");
   config.block.qkv_bias = config.block.output_bias = config.block.mlp_bias = keys.get<bool>("bias", false);
   const bool grouped = keys.get<bool>("new_decoder_architecture", false), one_key = keys.get<bool>("multi_query", true);
-  const std::int64_t key_heads = integer(keys, "num_kv_heads", config.heads);
+  const std::int64_t key_heads = size(keys, "num_kv_heads", config.heads);
   const bool beside = keys.get<bool>("parallel_attn", true);
   if (grouped) {
     config.kv_heads = key_heads;
@@ -332,7 +314,7 @@ void read_falcon(HuggingFaceModel& model, JsonObject& keys) {
     config.block.parallel = beside ? Parallel::OneNorm : Parallel::None;
     keys.allow("num_ln_in_parallel_attn");
   }
-  const std::int64_t longest = integer(keys, "max_position_embeddings", 2048);
+  const std::int64_t longest = size(keys, "max_position_embeddings", 2048);
   if (!keys.get<bool>("alibi", false)) {
     set_rotation(model, keys, longest);
     return;
@@ -366,12 +348,10 @@ HuggingFaceModel read_hugging_face(const Json& config, const std::string& source
     for (const auto& [name, reader] : kFamilies) names += (names.empty() ? "" : ", ") + std::string(name);
     keys.fail(str("\"model_type\": ", quote(model.model_type), " is not known here; there are ", names));
   }
-  model.config.vocabulary_size = integer(keys, "vocab_size");
+  model.config.vocabulary_size = size(keys, "vocab_size");
   family->second(model, keys);
   finish_positions(keys);
-  if (const Json end = keys.get<Json>("eos_token_id", Json(nullptr)); !end.is_null())
-    for (const Json& one : end.is_array() ? end : Json::array({end}))
-      if (one.is_number_integer()) model.end_tokens.push_back(one.get<std::int64_t>());
+  model.end_tokens = foreign_keys::token_ids(keys, "eos_token_id");
   try {
     model.config.encoding = print(parse(model.config.encoding));
     model.config.complete();

@@ -132,9 +132,10 @@ Tensors hugging_face_weights(const HuggingFaceModel& model, const Tensors& tenso
   return Renaming(model, tensors, source).run();
 }
 
-Tensors load_sharded(const std::string& folder) {
-  const std::string single = folder + "/model.safetensors", path = single + ".index.json";
-  if (std::filesystem::exists(single) || !std::filesystem::exists(path)) return load_tensors(single).tensors;
+namespace {
+
+/// What model.safetensors.index.json says: the tensors of each file.
+std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const Json index = read_json(path);
   if (!index.is_object() || !index.contains("weight_map") || !index.at("weight_map").is_object())
     throw Error(str(path, ": expected an object with a \"weight_map\""));
@@ -147,8 +148,28 @@ Tensors load_sharded(const std::string& folder) {
       throw Error(str(path, ": \"", name, "\" names '", plain, "', which is no plain name of a file of this folder"));
     files[plain].insert(name);
   }
+  return files;
+}
+
+bool is_sharded(const std::string& folder) {
+  const std::string single = folder + "/model.safetensors";
+  return !std::filesystem::exists(single) && std::filesystem::exists(single + ".index.json");
+}
+
+}  // namespace
+
+std::vector<std::string> weight_files(const std::string& folder) {
+  if (!is_sharded(folder)) return {"model.safetensors"};
+  std::vector<std::string> files;
+  for (const auto& [file, names] : read_index(folder + "/model.safetensors.index.json")) files.push_back(file);
+  return files;
+}
+
+Tensors load_sharded(const std::string& folder) {
+  const std::string single = folder + "/model.safetensors", path = single + ".index.json";
+  if (!is_sharded(folder)) return load_tensors(single).tensors;
   Tensors all;
-  for (const auto& [file, names] : files) {
+  for (const auto& [file, names] : read_index(path)) {
     TensorFile one = load_tensors(folder + "/" + file);
     for (const std::string& name : names)
       if (one.tensors.count(name) == 0)

@@ -1,4 +1,4 @@
-// llama2.c's files ("version 0"): seven int32 and float32 weights.
+// llama2.c's models: llama2_file.h as a decoder.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,10 +18,7 @@ struct Llama2Model {
   std::map<std::string, at::Tensor> weights;
 };
 
-/// Reads a file: dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size (negative: the output projection is a
-/// tensor of its own), seq_len; then token embedding, norms, wq, wk, wv, wo, norms, w1, w2, w3, final norm, two tables
-/// of cosines and sines that are not read, and the output projection. Throws Error naming the path where a size has no
-/// meaning or the file is not exactly as long as they say.
+/// Reads a file. Throws Error as Llama2File does.
 Llama2Model read_llama2(const std::string& path);
 
 /// The tokenizer that lies beside a file: tok<vocabulary>.bin or tokenizer.bin; nothing where there is none. Throws

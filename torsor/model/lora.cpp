@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "torsor/base/random.h"
-#include "torsor/model/attention_layer.h"
+#include "torsor/model/project.h"
 
 namespace torsor {
 namespace {
@@ -72,8 +72,7 @@ at::Tensor merged(const at::Tensor& weight, const LowRank& low_rank) {
   return (weight.detach().to(at::kDouble) + low_rank.scale * term).to(weight.scalar_type());
 }
 
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const LowRank& low_rank, at::ScalarType dtype) {
-  const at::Tensor full = project(x, weight, dtype);
+at::Tensor with_low_rank(const at::Tensor& full, const at::Tensor& x, const LowRank& low_rank, at::ScalarType dtype) {
   if (!low_rank.a.defined()) return full;
   return full + low_rank.scale * project(project(x, low_rank.a, dtype), low_rank.b, dtype);
 }

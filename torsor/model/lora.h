@@ -57,7 +57,7 @@ LowRank& low_rank_of(LayerLowRank& layer, const std::string& module);
 /// W + scale * B A, computed in float64 and rounded once to the type of W.
 at::Tensor merged(const at::Tensor& weight, const LowRank& low_rank);
 
-/// x W^T with the term, in `dtype`; exactly project(x, weight, dtype) where there is none.
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const LowRank& low_rank, at::ScalarType dtype);
+/// `full`, which is x W^T, with the term, in `dtype`; exactly `full` where there is none.
+at::Tensor with_low_rank(const at::Tensor& full, const at::Tensor& x, const LowRank& low_rank, at::ScalarType dtype);
 
 }  // namespace torsor

@@ -1,0 +1,24 @@
+// torsor eval of models that are no decoders alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "torsor/cli/common.h"
+
+namespace torsor {
+
+struct EncoderEvalArguments {
+  std::string checkpoint, tokens, source_tokens;
+  std::int64_t token_bytes = 2;
+  std::int64_t length = 0;  ///< most tokens that are read; 0 = the training length where there is one, else all
+  std::string dtype, dump;
+};
+
+/// Writes what an encoder says of masked tokens at every place.
+int run_encoder_eval(const EncoderEvalArguments& arguments, const CommonOptions& common);
+
+/// Scores a target, given a source.
+int run_encoder_decoder_eval(const EncoderEvalArguments& arguments, const CommonOptions& common);
+
+}  // namespace torsor

@@ -1,0 +1,246 @@
+#include "torsor/model/encoder_decoder.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "torsor/base/file.h"
+#include "torsor/base/utf8.h"
+#include "torsor/data/tokenizer_file.h"
+#include "torsor/model/hugging_face.h"
+#include "torsor/model/hugging_face_t5.h"
+#include "torsor/train/state.h"
+
+namespace torsor {
+namespace {
+
+constexpr const char* kFormat = "torsor-checkpoint-1";
+constexpr const char* kKind = "encoder-decoder";
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kShared = "embed_tokens.weight";
+
+EncoderDecoderConfig completed(EncoderDecoderConfig config) {
+  config.complete();
+  return config;
+}
+
+Json stack_to_json(const ModelConfig& config) {
+  return {{"encoding", config.encoding}, {"train_length", config.train_length}, {"model", model_to_json(config)}};
+}
+
+ModelConfig stack_from_json(const Json& json, std::int64_t vocabulary, const std::string& source) {
+  JsonObject object(json, source, JsonObject::Blame::data);
+  ModelConfig config = model_from_json(object.get<Json>("model"), source + ": model");
+  config.encoding = print(parse(object.get<std::string>("encoding")));
+  config.train_length = object.get<std::int64_t>("train_length");
+  config.vocabulary_size = vocabulary;
+  object.finish();
+  return config;
+}
+
+}  // namespace
+
+void EncoderDecoderConfig::complete() {
+  encoder.causal = false;
+  decoder.cross_attention = true;
+  encoder.tie_head = true;  // it has none
+  encoder.complete();
+  decoder.complete();
+  if (encoder.width != decoder.width)
+    throw UsageError(str("model: width of the encoder is ", encoder.width, ", of the decoder ", decoder.width));
+  if (encoder.vocabulary_size != decoder.vocabulary_size)
+    throw UsageError(str("model: the encoder reads ", encoder.vocabulary_size, " tokens, the decoder writes ",
+                         decoder.vocabulary_size));
+  for (const std::int64_t one : encoder.window)
+    if (one != 0) throw UsageError(str("model: window is for decoders, found ", one, " in the encoder"));
+  const std::int64_t vocabulary = decoder.vocabulary_size;
+  const auto in_vocabulary = [&](const char* what, std::int64_t token) {
+    if (token < 0 || token >= vocabulary)
+      throw UsageError(str("model: ", what, " must lie in [0, ", vocabulary, "), found ", token));
+  };
+  in_vocabulary("start_token", start_token);
+  for (const std::int64_t token : end_tokens) in_vocabulary("end_tokens", token);
+  const Traits traits = make_encoding(encoder.encoding, encoder.dimensions())->traits();
+  if (traits.axes != 1 || traits.carries)
+    throw UsageError(str("model: '", encoder.encoding, "' has ",
+                         traits.carries ? "a state from layer to layer" : "several axes",
+                         ", which an encoder of text has not"));
+}
+
+std::map<std::string, at::Tensor> EncoderDecoder::stack(const std::map<std::string, at::Tensor>& weights,
+                                                        const char* prefix, const std::string& source) {
+  std::map<std::string, at::Tensor> own;
+  for (const auto& [name, tensor] : weights) {
+    if (name.starts_with(prefix))
+      own[name.substr(std::string(prefix).size())] = tensor;
+    else if (name == kShared)
+      own[kEmbedding] = tensor;
+    else if (!name.starts_with("encoder.") && !name.starts_with("decoder."))
+      throw Error(str(source, ": the tensor ", name, " has no place in the model"));
+  }
+  return own;
+}
+
+EncoderDecoder::EncoderDecoder(EncoderDecoderConfig config, const std::map<std::string, at::Tensor>& weights,
+                               const std::string& source)
+    : config_(completed(std::move(config))),
+      encoder_(config_.encoder, stack(weights, "encoder.", source), source),
+      decoder_(config_.decoder, stack(weights, "decoder.", source), source) {}
+
+namespace {
+
+std::map<std::string, at::Tensor> drawn_weights(const EncoderDecoderConfig& given, std::uint64_t seed) {
+  const EncoderDecoderConfig config = completed(given);
+  std::map<std::string, at::Tensor> weights;
+  // Streams are named after tensors, and the stacks' have the same names.
+  const Decoder encoder(config.encoder, seed), decoder(config.decoder, seed + 0x9e3779b97f4a7c15ULL);
+  for (const auto& [prefix, one] : {std::pair("encoder.", &encoder), std::pair("decoder.", &decoder)})
+    for (const ModelParameter& parameter : one->parameters())
+      weights[parameter.name == kEmbedding ? std::string(kShared) : prefix + parameter.name] = parameter.tensor;
+  return weights;
+}
+
+}  // namespace
+
+EncoderDecoder::EncoderDecoder(EncoderDecoderConfig config, std::uint64_t seed)
+    : EncoderDecoder(config, drawn_weights(config, seed), "model") {}
+
+std::vector<ModelParameter> EncoderDecoder::parameters() const {
+  std::vector<ModelParameter> all;
+  for (const auto& [prefix, one] : {std::pair("encoder.", &encoder_), std::pair("decoder.", &decoder_)})
+    for (ModelParameter parameter : one->parameters()) {
+      const bool shared = parameter.name == kEmbedding;
+      if (shared && one == &decoder_) continue;
+      parameter.name = shared ? std::string(kShared) : prefix + parameter.name;
+      all.push_back(std::move(parameter));
+    }
+  return all;
+}
+
+void EncoderDecoder::require_gradients() {
+  encoder_.require_gradients();
+  decoder_.require_gradients();
+}
+
+void EncoderDecoder::keep_matrices(at::ScalarType dtype) {
+  encoder_.keep_matrices(dtype);
+  decoder_.keep_matrices(dtype);
+}
+
+at::ScalarType EncoderDecoder::lossless_matrices() const {
+  const at::ScalarType one = encoder_.lossless_matrices(), other = decoder_.lossless_matrices();
+  return one == other ? one : at::kFloat;
+}
+
+Memory EncoderDecoder::read(const at::Tensor& sources, const at::Tensor& documents, at::ScalarType dtype) const {
+  TokenBatch batch;
+  batch.tokens = sources;
+  batch.documents = documents;
+  return decoder_.remember(encoder_.hidden(batch, nullptr, dtype), documents, dtype);
+}
+
+at::Tensor EncoderDecoder::logits(const at::Tensor& targets, const Memory& memory, at::ScalarType dtype) const {
+  TokenBatch batch;
+  batch.tokens = targets;
+  batch.memory = &memory;
+  return decoder_.logits(decoder_.hidden(batch, nullptr, dtype), dtype);
+}
+
+Generated EncoderDecoder::generate(const std::vector<std::vector<std::int64_t>>& sources,
+                                   const GenerateOptions& options,
+                                   const std::vector<std::vector<std::int64_t>>& prefixes) const {
+  if (sources.empty()) throw UsageError("generate: no source");
+  if (!prefixes.empty() && prefixes.size() != sources.size())
+    throw UsageError(str("generate: ", prefixes.size(), " prefixes for ", sources.size(), " sources"));
+  std::size_t longest = 0;
+  for (const auto& source : sources) {
+    if (source.empty()) throw UsageError("generate: a source needs at least one token");
+    for (const std::int64_t token : source)
+      if (token < 0 || token >= config_.encoder.vocabulary_size)
+        throw UsageError(str("generate: tokens must lie in [0, ", config_.encoder.vocabulary_size, "), found ", token));
+    longest = std::max(longest, source.size());
+  }
+  const at::NoGradGuard no_grad;
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(sources.size()),
+                                           static_cast<std::int64_t>(longest)};
+  const at::Tensor tokens = at::zeros(shape, at::kLong), documents = at::full(shape, -1, at::kLong);
+  for (std::size_t row = 0; row < sources.size(); ++row) {
+    const auto place = static_cast<std::int64_t>(row);
+    std::copy(sources[row].begin(), sources[row].end(), tokens[place].data_ptr<std::int64_t>());
+    documents[place].narrow(0, 0, static_cast<std::int64_t>(sources[row].size())).zero_();
+  }
+  const Memory memory = read(tokens, documents, options.dtype);
+  GenerateOptions own = options;
+  own.memory = &memory;
+  if (own.end_tokens.empty()) own.end_tokens = config_.end_tokens;
+  std::vector<std::vector<std::int64_t>> prompts(sources.size(), {config_.start_token});
+  for (std::size_t row = 0; row < prefixes.size(); ++row)
+    prompts[row].insert(prompts[row].end(), prefixes[row].begin(), prefixes[row].end());
+  return torsor::generate(decoder_, prompts, own);
+}
+
+// ---- checkpoints ----------------------------------------------------------------------------------------------------
+
+bool is_encoder_decoder(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  if (!std::filesystem::is_regular_file(path)) return false;
+  const Json json = read_json(path);
+  if (!json.is_object()) return false;
+  return json.contains("format") ? json.value("kind", Json()) == Json(kKind) : is_hugging_face_t5(json);
+}
+
+void save_encoder_decoder(const std::string& folder, const EncoderDecoder& model, const std::string& tokenizer) {
+  make_directories(folder);
+  std::map<std::string, at::Tensor> tensors;
+  for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.detach();
+  // Weights first, so that a folder with a config is whole.
+  save_tensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
+  const EncoderDecoderConfig& config = model.config();
+  Json json;
+  json["format"] = kFormat;
+  json["kind"] = kKind;
+  json["encoder"] = stack_to_json(config.encoder);
+  json["decoder"] = stack_to_json(config.decoder);
+  json["vocabulary_size"] = config.decoder.vocabulary_size;
+  json["start_token"] = config.start_token;
+  json["end_tokens"] = config.end_tokens;
+  json["tokenizer"] = tokenizer;
+  write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
+}
+
+LoadedEncoderDecoder load_encoder_decoder(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  const Json json = read_json(path);
+  JsonObject object(json, path, JsonObject::Blame::data);
+  if (!object.has("format") && is_hugging_face_t5(json)) {
+    HuggingFaceT5 model = read_hugging_face_t5(json, path);
+    const std::map<std::string, at::Tensor> weights = hugging_face_t5_weights(model, load_sharded(folder), folder);
+    FoundTokenizer found = find_tokenizer(folder, model.config.encoder.vocabulary_size);
+    return {EncoderDecoder(model.config, weights, folder), found.reader ? found.reader->name() : "tokens",
+            std::move(found.reader)};
+  }
+  if (const auto format = object.get<std::string>("format"); format != kFormat)
+    object.fail(str("format must be ", kFormat, ", found ", format));
+  if (const auto kind = object.get<std::string>("kind", "decoder"); kind != kKind)
+    object.fail(str("expected an encoder and a decoder, found the checkpoint of ", quote(kind), " alone"));
+  EncoderDecoderConfig config;
+  const auto vocabulary = object.get<std::int64_t>("vocabulary_size");
+  const auto tokenizer = object.get<std::string>("tokenizer");
+  config.start_token = object.get<std::int64_t>("start_token");
+  config.end_tokens = object.get<std::vector<std::int64_t>>("end_tokens");
+  try {
+    config.encoder = stack_from_json(object.get<Json>("encoder"), vocabulary, path + ": encoder");
+    config.decoder = stack_from_json(object.get<Json>("decoder"), vocabulary, path + ": decoder");
+    config.complete();
+  } catch (const UsageError& error) {
+    // A bad word in a file is bad data, not a bad request.
+    throw Error(str(path, ": ", error.what()));
+  }
+  object.finish();
+  const std::string weights = folder + "/model.safetensors";
+  return {EncoderDecoder(config, load_tensors(weights).tensors, weights), tokenizer};
+}
+
+}  // namespace torsor

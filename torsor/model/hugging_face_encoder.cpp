@@ -1,0 +1,276 @@
+// Keys and names: transformers 5.24, src/transformers/models/{bert,roberta,distilbert,roformer}.
+#include "torsor/model/hugging_face_encoder.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "torsor/base/utf8.h"
+#include "torsor/model/foreign_keys.h"
+
+namespace torsor {
+namespace {
+
+using foreign_keys::expect;
+using foreign_keys::integer;
+using foreign_keys::size;
+using Tensors = std::map<std::string, at::Tensor>;
+
+bool is_roberta(const std::string& type) { return type == "roberta" || type == "xlm-roberta" || type == "camembert"; }
+
+/// Names of one family; a layer's modules stand under LAYERS N . NAME.
+struct Names {
+  std::string root, layers;                                  ///< the root may be missing in a file of the bare model
+  std::vector<std::pair<const char*, const char*>> modules;  ///< under the root: theirs, ours
+  std::vector<std::pair<const char*, const char*>> layer;
+  std::vector<std::pair<const char*, const char*>> token_head;  ///< without the root
+  const char *token_bias, *other_token_bias, *decoder;          ///< of the token head
+};
+
+Names names_of(const std::string& type) {
+  if (type == "distilbert")
+    return {"distilbert.",
+            "transformer.layer.",
+            {{"embeddings.word_embeddings", "model.embed_tokens"}, {"embeddings.LayerNorm", "model.embed_norm"}},
+            {{"attention.q_lin", "self_attn.q_proj"},
+             {"attention.k_lin", "self_attn.k_proj"},
+             {"attention.v_lin", "self_attn.v_proj"},
+             {"attention.out_lin", "self_attn.o_proj"},
+             {"sa_layer_norm", "attention_norm"},
+             {"ffn.lin1", "mlp.up"},
+             {"ffn.lin2", "mlp.down"},
+             {"output_layer_norm", "mlp_norm"}},
+            {{"vocab_transform", "head.tokens.dense"}, {"vocab_layer_norm", "head.tokens.norm"}},
+            "vocab_projector.bias",
+            "vocab_projector.bias",
+            "vocab_projector.weight"};
+  Names names{is_roberta(type) ? "roberta." : type + ".",
+              "encoder.layer.",
+              {{"embeddings.word_embeddings", "model.embed_tokens"},
+               {"embeddings.token_type_embeddings", "model.embed_segments"},
+               {"embeddings.LayerNorm", "model.embed_norm"}},
+              {{"attention.self.query", "self_attn.q_proj"},
+               {"attention.self.key", "self_attn.k_proj"},
+               {"attention.self.value", "self_attn.v_proj"},
+               {"attention.output.dense", "self_attn.o_proj"},
+               {"attention.output.LayerNorm", "attention_norm"},
+               {"intermediate.dense", "mlp.up"},
+               {"output.dense", "mlp.down"},
+               {"output.LayerNorm", "mlp_norm"}},
+              {{"cls.predictions.transform.dense", "head.tokens.dense"},
+               {"cls.predictions.transform.LayerNorm", "head.tokens.norm"}},
+              "cls.predictions.decoder.bias",
+              "cls.predictions.bias",
+              "cls.predictions.decoder.weight"};
+  if (is_roberta(type)) {
+    names.token_head = {{"lm_head.dense", "head.tokens.dense"}, {"lm_head.layer_norm", "head.tokens.norm"}};
+    names.token_bias = "lm_head.decoder.bias", names.other_token_bias = "lm_head.bias";
+    names.decoder = "lm_head.decoder.weight";
+  }
+  return names;
+}
+
+class Renaming {
+ public:
+  Renaming(HuggingFaceEncoder& model, const Tensors& tensors, const std::string& source)
+      : model_(model), names_(names_of(model.model_type)), source_(source) {
+    for (const auto& [name, tensor] : tensors) {
+      // Counts from 0, and RoFormer's sines, repeat the configuration; gamma and beta are older names.
+      if (name.ends_with("embeddings.position_ids") || name.ends_with("encoder.embed_positions.weight")) continue;
+      std::string now = name;
+      if (now.ends_with(".gamma")) now.replace(now.size() - 5, 5, "weight");
+      if (now.ends_with(".beta")) now.replace(now.size() - 4, 4, "bias");
+      left_.emplace(now, tensor);
+    }
+    if (std::any_of(left_.begin(), left_.end(), [&](const auto& one) { return one.first.starts_with(names_.root); }))
+      root_ = names_.root;
+  }
+
+  Tensors run() {
+    const ModelConfig& c = model_.config.model;
+    for (const auto& [theirs, ours] : names_.modules) module(root_ + theirs, ours);
+    if (model_.model_type == "distilbert") put("model.embed_segments.weight", at::zeros({1, c.width}));
+    positions();
+    for (std::int64_t layer = 0; layer < c.layers; ++layer)
+      for (const auto& [theirs, ours] : names_.layer)
+        module(str(root_, names_.layers, layer, ".", theirs), str("model.layers.", layer, ".", ours));
+    token_head();
+    class_head();
+    if (!left_.empty())
+      throw Error(str(source_, ": tensor '", left_.begin()->first, "' ", left_.begin()->second.sizes(),
+                      " belongs to no part of a ", model_.model_type, " that is read here"));
+    return std::move(result_);
+  }
+
+ private:
+  bool has(const std::string& name) const { return left_.count(name) > 0; }
+
+  at::Tensor take(const std::string& name) {
+    const auto found = left_.find(name);
+    if (found == left_.end()) throw Error(str(source_, ": tensor '", name, "' is missing"));
+    const at::Tensor tensor = found->second;
+    left_.erase(found);
+    if (!at::isFloatingType(tensor.scalar_type()))
+      throw Error(str(source_, ": tensor '", name, "' must be floating, found ", tensor.scalar_type()));
+    return tensor;
+  }
+
+  void put(const std::string& name, const at::Tensor& tensor) { result_[name] = tensor.to(at::kFloat).contiguous(); }
+
+  /// Weight and bias, where they are there; the encoder says which it misses.
+  void module(const std::string& theirs, const std::string& ours) {
+    for (const char* part : {".weight", ".bias"})
+      if (has(theirs + part)) put(ours + part, take(theirs + part));
+  }
+
+  void positions() {
+    if (model_.model_type == "roformer") return;
+    const std::string name = root_ + "embeddings.position_embeddings.weight";
+    const at::Tensor table = take(name);
+    const std::int64_t rows = model_.config.model.train_length + model_.first_row;
+    if (table.dim() != 2 || table.size(0) != rows)
+      throw Error(str(source_, ": tensor '", name, "' must have ", rows, " rows (max_position_embeddings), found ",
+                      table.sizes()));
+    put("model.position.learned.table", table.narrow(0, model_.first_row, model_.config.model.train_length));
+  }
+
+  void token_head() {
+    model_.config.token_head = has(std::string(names_.token_head.front().first) + ".weight");
+    if (model_.config.token_head)
+      for (const auto& [theirs, ours] : names_.token_head) module(theirs, ours);
+    if (has(names_.decoder)) {
+      const at::Tensor decoder = take(names_.decoder), embedding = result_["model.embed_tokens.weight"];
+      if (!embedding.defined() || !decoder.to(at::kFloat).equal(embedding))
+        throw Error(str(source_, ": tensor '", names_.decoder,
+                        "' differs from the embedding of tokens; only a head tied to it is supported"));
+    }
+    // The same numbers under two names, of which files hold one or both; the first is the one that is added.
+    bool found = false;
+    for (const char* name : {names_.token_bias, names_.other_token_bias}) {
+      if (!has(name)) continue;
+      const at::Tensor bias = take(name);
+      if (!found) put("head.tokens.bias", bias);
+      found = true;
+    }
+  }
+
+  void class_head() {
+    const std::string& type = model_.model_type;
+    std::string dense = root_ + "pooler.dense", out;
+    if (type == "bert")
+      out = has("classifier.weight") ? "classifier" : "cls.seq_relationship";
+    else if (is_roberta(type) && has("classifier.out_proj.weight"))
+      dense = "classifier.dense", out = "classifier.out_proj";
+    else if (has("classifier.weight") || has("classifier.out_proj.weight"))
+      throw Error(str(source_, ": the class head of a ", type, " is not supported (no tanh behind its dense layer)"));
+    if (!out.empty() && has(out + ".weight") && has(dense + ".weight")) {
+      module(dense, "head.classes.pooler");
+      module(out, "head.classes.out");
+      const at::Tensor& weight = result_["head.classes.out.weight"];
+      model_.config.labels = weight.dim() == 2 ? weight.size(0) : 0;
+    }
+    // A pooler that no head reads.
+    for (const char* part : {".weight", ".bias"}) left_.erase(root_ + "pooler.dense" + part);
+  }
+
+  HuggingFaceEncoder& model_;
+  Names names_;
+  std::string source_, root_;
+  Tensors left_, result_;
+};
+
+MlpKind activation_of(JsonObject& keys, const char* key) {
+  const auto name = keys.get<std::string>(key, "gelu");
+  if (name == "gelu") return MlpKind::Gelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return MlpKind::GeluTanh;
+  if (name == "relu") return MlpKind::Relu;
+  keys.fail(str(quote(key), ": ", quote(name), " is not known here; there are gelu, gelu_new, relu"));
+}
+
+void read_distilbert(HuggingFaceEncoder& model, JsonObject& keys) {
+  ModelConfig& c = model.config.model;
+  c.width = size(keys, "dim");
+  c.layers = size(keys, "n_layers");
+  c.heads = size(keys, "n_heads");
+  c.mlp_width = size(keys, "hidden_dim");
+  c.norm_eps = 1e-12;
+  c.train_length = size(keys, "max_position_embeddings", 512);
+  model.config.segments = 1;
+  model.config.dropout = keys.get<double>("dropout", 0.1);
+  model.config.activation = activation_of(keys, "activation");
+  keys.allow("sinusoidal_pos_embds");  // says how the table began
+}
+
+void read_bert_like(HuggingFaceEncoder& model, JsonObject& keys) {
+  const std::string& type = model.model_type;
+  ModelConfig& c = model.config.model;
+  c.width = size(keys, "hidden_size");
+  c.layers = size(keys, "num_hidden_layers");
+  c.heads = size(keys, "num_attention_heads");
+  c.mlp_width = size(keys, "intermediate_size");
+  c.norm_eps = keys.get<double>("layer_norm_eps", 1e-12);
+  c.train_length = size(keys, "max_position_embeddings", type == "roformer" ? 1536 : 512);
+  model.config.segments = size(keys, "type_vocab_size", 2);
+  model.config.dropout = keys.get<double>("hidden_dropout_prob", 0.1);
+  model.config.activation = activation_of(keys, "hidden_act");
+  expect(keys, "is_decoder", false);
+  expect(keys, "add_cross_attention", false);
+  expect(keys, "position_embedding_type", "absolute");
+  if (type == "roformer") {
+    expect(keys, "rotary_value", false);
+    if (const std::int64_t width = size(keys, "embedding_size", c.width); width != c.width)
+      keys.fail(str("\"embedding_size\": ", width, " is not supported, only hidden_size, ", c.width));
+  }
+  if (is_roberta(type)) {
+    if (model.config.activation != MlpKind::Gelu)
+      keys.fail("\"hidden_act\" must be gelu, which the head of a RoBERTa has in any case");
+    const std::int64_t padding = integer(keys, "pad_token_id", 1);
+    if (padding < 0) keys.fail(str("\"pad_token_id\" must be 0 or more, found ", padding));
+    model.first_row = padding + 1;
+    c.train_length -= model.first_row;
+    if (c.train_length < 1)
+      keys.fail(str("\"max_position_embeddings\" must be above pad_token_id + 1, ", model.first_row, ", found ",
+                    c.train_length + model.first_row));
+  }
+}
+
+}  // namespace
+
+bool is_hugging_face_encoder(const Json& config) {
+  if (!config.is_object() || !config.contains("model_type")) return false;
+  for (const char* type : {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "roformer"})
+    if (config.at("model_type") == Json(type)) return true;
+  return false;
+}
+
+HuggingFaceEncoder read_hugging_face_encoder(const Json& config, const std::string& source) {
+  JsonObject keys(config, source, JsonObject::Blame::data);
+  HuggingFaceEncoder model;
+  model.model_type = keys.get<std::string>("model_type", "");
+  ModelConfig& c = model.config.model;
+  c.vocabulary_size = size(keys, "vocab_size");
+  c.block.qkv_bias = c.block.output_bias = true;
+  model.config.byte_tokens = false;
+  expect(keys, "tie_word_embeddings", true);
+  if (model.model_type == "distilbert")
+    read_distilbert(model, keys);
+  else
+    read_bert_like(model, keys);
+  c.encoding =
+      model.model_type == "roformer" ? "rope(layout=interleaved)" : str("learned(length=", c.train_length, ")");
+  foreign_keys::finish_positions(keys);
+  try {
+    c.encoding = print(parse(c.encoding));
+    model.config.complete();
+    make_encoding(c.encoding, c.dimensions());
+  } catch (const UsageError& error) {
+    keys.fail(error.what());
+  }
+  return model;
+}
+
+Tensors hugging_face_encoder_weights(HuggingFaceEncoder& model, const Tensors& tensors, const std::string& source) {
+  return Renaming(model, tensors, source).run();
+}
+
+}  // namespace torsor
