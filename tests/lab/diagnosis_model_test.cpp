@@ -51,7 +51,7 @@ TEST(DiagnosisBins, AreEighthsOfTheTrainingLength) {
   EXPECT_EQ(bin_edges(32, 16),
             (std::vector<std::int64_t>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32}));
   EXPECT_EQ(bin_edges(20, 17), (std::vector<std::int64_t>{0, 3, 6, 9, 12, 15, 17, 20}));
-  EXPECT_EQ(bin_edges(5, 512), (std::vector<std::int64_t>{0, 5}));
+  EXPECT_EQ(bin_edges(20, 512), (std::vector<std::int64_t>{0, 3, 6, 9, 12, 15, 18, 20}));
   EXPECT_EQ(bin_edges(3, 1), (std::vector<std::int64_t>{0, 1, 2, 3}));
   const std::vector<std::int64_t> many = bin_edges(100'000, 16);
   EXPECT_LE(many.size(), 67u);

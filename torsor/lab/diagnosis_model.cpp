@@ -186,7 +186,8 @@ std::vector<ShortWindow> short_windows(std::int64_t length, std::int64_t train_l
 }  // namespace
 
 std::vector<std::int64_t> bin_edges(std::int64_t length, std::int64_t train_length) {
-  const std::int64_t width = std::max({std::int64_t{1}, (train_length + 7) / 8, (length + kMostBins - 1) / kMostBins});
+  const std::int64_t known = std::min(train_length, length);
+  const std::int64_t width = std::max({std::int64_t{1}, (known + 7) / 8, (length + kMostBins - 1) / kMostBins});
   std::vector<std::int64_t> edges = {0};
   while (edges.back() < length) {
     std::int64_t next = std::min(edges.back() + width, length);

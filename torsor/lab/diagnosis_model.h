@@ -68,7 +68,8 @@ struct MeasureRequest {
   std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< steps done and in all
 };
 
-/// Edges of the bins of a window, parted at the training length: eighths of it, at most 64 bins, and one more.
+/// Edges of the bins of a window, parted at the training length: eighths of it (of a shorter window, of that), at most
+/// 64 bins, and one more.
 std::vector<std::int64_t> bin_edges(std::int64_t length, std::int64_t train_length);
 
 /// Attention is computed on the reference path a block of queries at a time; only sums by bin and head are kept. Throws

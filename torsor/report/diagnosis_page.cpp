@@ -50,13 +50,14 @@ class DiagnosisPage : private PageWriter {
 
   void losses() {
     const Json& measured = diagnosis_.at("measured");
-    section(
-        "Loss by position",
-        str("Measured on ", measured.at("text").get<std::string>(),
-            ". The second line scores the same targets in windows of the training length, each behind at least half "
-            "of it as context: where the first line rises above it, the length harms."));
+    const bool beyond = measured.at("length").get<std::int64_t>() > diagnosis_.at("train_length").get<std::int64_t>();
+    section("Loss by position",
+            str("Measured on ", measured.at("text").get<std::string>(),
+                beyond ? ". The second line scores the same targets in windows of the training length, each behind at "
+                         "least half of it as context: where the first line rises above it, the length harms."
+                       : ". No target lies past the training length."));
     line_figure(loss_picture(diagnosis_));
-    line_figure(difference_picture(diagnosis_));
+    if (beyond) line_figure(difference_picture(diagnosis_));
     end_section();
   }
 
