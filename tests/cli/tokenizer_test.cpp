@@ -126,7 +126,10 @@ TEST(CliTokenizer, RefusesInOneLine) {
   expect_refusal(run({"tokenizer", "trian"}), 2, {"trian", "encode"});
   expect_refusal(run({"tokenizer", "encode", text}), 2, {"--tokenizer"});
   expect_refusal(run({"tokenizer", "encode", "--tokenizer", folder / "none", text}), 1, {"none"});
-  expect_refusal(run({"tokenizer", "encode", "--tokenizer", text, text}), 1, {"ab.txt:1:1"});
+  expect_refusal(run({"tokenizer", "encode", "--tokenizer", text, text}), 1, {"ab.txt: ", "no token '[UNK]'"});
+  expect_refusal(run({"tokenizer", "encode", "--tokenizer", folder.put("ab.md", "ab"), text}), 1, {"ab.md:1:1"});
+  expect_refusal(run({"tokenizer", "encode", "--tokenizer", folder.put("ab.model", "ab"), text}), 1, {"ab.model: "});
+  expect_refusal(run({"tokenizer", "encode", "--tokenizer", folder.path(), text}), 1, {"tokenizer.json", "vocab.txt"});
   expect_refusal(run({"tokenizer", "encode", "--tokenizer", folder / "t", folder / "none.txt"}), 1, {"none.txt"});
   for (const char* command : {"encode", "decode", "show"})
     expect_refusal(run({"tokenizer", command, "--tokenizer", folder / "t", "--out", folder / "o"}), 2,
@@ -139,6 +142,50 @@ TEST(CliTokenizer, RefusesInOneLine) {
   expect_refusal(run({"tokenizer", "decode", "--tokenizer", folder / "t", ids}), 1, {"'-1'"});
   folder.put("ids.txt", "99999999999");
   expect_refusal(run({"tokenizer", "decode", "--tokenizer", folder / "t", ids}), 1, {"99999999999"});
+}
+
+TEST(CliTokenizer, AppliesWordPiece) {
+  const TestFolder folder;
+  std::filesystem::create_directories(folder / "w");
+  folder.put("w/vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\n##b\n.\n");
+  const std::string text = folder.put("text.txt", "AB  a.\nx");
+  EXPECT_EQ(run({"tokenizer", "encode", "--tokenizer", folder / "w", text}).out, "3 4 3 5 0\n");
+  EXPECT_EQ(run({"tokenizer", "encode", "--tokenizer", folder / "w/vocab.txt", text}).out, "3 4 3 5 0\n");
+  const std::string ids = folder.put("ids.txt", "3 4 3 5 0");
+  EXPECT_EQ(run({"tokenizer", "decode", "--tokenizer", folder / "w", ids}).out, "ab a. [UNK]");
+  const Ran shown = run({"tokenizer", "show", "--tokenizer", folder / "w", "--text", text});
+  EXPECT_TRUE(contains(shown.out, ": 6 tokens of WordPiece, 3 added tokens, lower case, no accents\n")) << shown;
+  EXPECT_TRUE(contains(shown.out, "1 of 1 texts do not come back byte for byte\n")) << shown;
+  const Json json =
+      parse_json(run({"tokenizer", "show", "--tokenizer", folder / "w", "--text", text, "--json"}).out, "s");
+  EXPECT_EQ(json.at("kind"), "WordPiece");
+  EXPECT_EQ(json.at("changed_texts"), 1);
+  EXPECT_EQ(json.at("tokens"), 5);
+  expect_refusal(
+      run({"train", "--encoding", "rope", "--tokenizer", folder / "w", "--text", text, "--out", folder / "run"}), 1,
+      {"byte for byte", "wordpiece-", "text.txt"});
+}
+
+TEST(CliTokenizer, ModelsFromElsewhereReadTextWithTheirs) {
+  const std::string model = shared_path("data/models/stories260K");
+  if (model.empty()) GTEST_SKIP() << "no shared data; set TORSOR_SHARED";
+  const TestFolder folder;
+  std::filesystem::create_directories(folder / "hf");
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(model + "/hf/" + name, folder / ("hf/" + std::string(name)));
+  const std::vector<std::string> generate = {
+      "generate", folder / "hf", "--prompt", "Once upon a time", "--temperature", "0", "--max-tokens", "40", "--quiet"};
+  expect_refusal(run(generate), 1, {"no text", "--ids"});
+  folder.put("hf/tokenizer.json", R"({"model": {"type": "WordLevel"}})");
+  expect_refusal(run(generate), 1, {"tokenizer.json", "WordLevel", "--ids"});
+  expect_refusal(run({"eval", folder / "hf", "--text", folder.put("t.txt", "a b c"), "--lengths", "2"}), 1,
+                 {"tokenizer.json", "WordLevel", "--tokens"});
+  std::filesystem::remove(folder / "hf/tokenizer.json");
+  std::filesystem::copy_file(model + "/tok512.bin", folder / "hf/tokenizer.bin");
+  const Ran ran = run(generate);
+  const std::string expected = slurp(model + "/expected/greedy_200.txt");
+  EXPECT_EQ(ran.code, 0) << ran;
+  EXPECT_EQ(ran.out.substr(0, 60), expected.substr(0, 60)) << ran;
 }
 
 }  // namespace

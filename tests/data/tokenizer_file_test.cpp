@@ -71,6 +71,8 @@ TEST(TokenizerFile, AFolderHasAnOrder) {
   if (has_sentencepiece()) {
     EXPECT_TRUE(load_tokenizer(folder.path())->name().starts_with("sentencepiece-"));
   }
+  EXPECT_TRUE(contains(message_of<Error>([&] { load_tokenizer(folder.path() + "/tokenizer.json"); }),
+                       "tokenizer.json: model: a BPE with byte_fallback is read from tokenizer.model"));
   folder.write("tokenizer.json", R"({"model": {"type": "BPE", "byte_fallback": false}})");
   EXPECT_TRUE(contains(message_of<Error>([&] { load_tokenizer(folder.path()); }), "tokenizer.json: model"));
   folder.write("tokenizer.json", R"({"model": {"type": "WordLevel"}})");

@@ -252,8 +252,9 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--valid", arguments->data.valid,
                       "files or folders to evaluate on; left out: a part of the text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
-  command->add_option("--tokenizer", arguments->data.tokenizer,
-                      "a byte-level BPE: tokenizer.json, or a folder with it; left out: a token is a byte");
+  command->add_option(
+      "--tokenizer", arguments->data.tokenizer,
+      "a tokenizer that gives texts back byte for byte, or a folder with it; left out: a token is a byte");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   command->add_option("--length", arguments->length, "training length: tokens, or digits of an addend")

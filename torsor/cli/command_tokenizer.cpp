@@ -10,6 +10,9 @@
 #include "torsor/data/bpe.h"
 #include "torsor/data/bpe_train.h"
 #include "torsor/data/grammar.h"
+#include "torsor/data/sentencepiece.h"
+#include "torsor/data/tokenizer_file.h"
+#include "torsor/data/wordpiece.h"
 #include "torsor/lab/data.h"
 #include "torsor/report/numbers.h"
 
@@ -32,16 +35,21 @@ struct UseArguments {
 };
 
 struct Amount {
-  std::size_t bytes = 0, tokens = 0;
+  std::size_t bytes = 0, tokens = 0, texts = 0;
+  std::size_t changed = 0;  // texts that do not come back
   double bytes_per_token() const { return static_cast<double>(bytes) / static_cast<double>(tokens); }
 };
 
-Amount measure(const BpeTokenizer& tokenizer, const Corpus& corpus, const char* command) {
+Amount measure(const Tokenizer& tokenizer, const Corpus& corpus, const char* command) {
   Amount amount;
   for (const Document& document : corpus.documents) {
     if (stop_requested) throw Interrupted(str(command, " was stopped"));
-    amount.bytes += document.tokens.bytes().size();
-    amount.tokens += tokenizer.encode(document.tokens.bytes()).size();
+    const std::string_view text = document.tokens.bytes();
+    const std::vector<TokenId> ids = tokenizer.encode(text);
+    amount.bytes += text.size();
+    amount.tokens += ids.size();
+    ++amount.texts;
+    if (tokenizer.decode(ids) != text) ++amount.changed;
   }
   return amount;
 }
@@ -82,7 +90,7 @@ int run_tokenizer_train(const TrainArguments& arguments, const CommonOptions& co
 
 int run_tokenizer_encode(const UseArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "tokenizer encode");
-  const auto tokenizer = BpeTokenizer::load(arguments.tokenizer);
+  const auto tokenizer = load_tokenizer(arguments.tokenizer);
   const std::string text = read_input(arguments.file);
   const std::vector<TokenId> ids = tokenizer->encode(text);
   if (common.json) {
@@ -96,7 +104,7 @@ int run_tokenizer_encode(const UseArguments& arguments, const CommonOptions& com
 
 int run_tokenizer_decode(const UseArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "tokenizer decode");
-  const auto tokenizer = BpeTokenizer::load(arguments.tokenizer);
+  const auto tokenizer = load_tokenizer(arguments.tokenizer);
   const std::vector<TokenId> ids =
       read_ids(read_input(arguments.file), arguments.file == "-" ? "standard input" : arguments.file);
   const std::string text = tokenizer->decode(ids);
@@ -107,33 +115,69 @@ int run_tokenizer_decode(const UseArguments& arguments, const CommonOptions& com
   return 0;
 }
 
+/// What a tokenizer is beside its size, for people; the same goes into `json`.
+std::string describe(const Tokenizer& tokenizer, Json& json) {
+  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer)) {
+    const BpeModel& model = bpe->model();
+    json["kind"] = "byte-level BPE";
+    json["merges"] = model.merges.size();
+    json["added_tokens"] = model.added.size();
+    json["add_prefix_space"] = model.add_prefix_space;
+    return str(", ", model.merges.size(), " merges, ", model.added.size(), " added tokens",
+               model.add_prefix_space ? ", a space before every text" : "");
+  }
+  if (const auto* words = dynamic_cast<const WordPieceTokenizer*>(&tokenizer)) {
+    const WordPieceModel& model = words->model();
+    json["kind"] = "WordPiece";
+    json["added_tokens"] = model.added.size();
+    json["lowercase"] = model.lowercase;
+    json["strip_accents"] = model.strip_accents;
+    return str(" of WordPiece, ", model.added.size(), " added tokens, ", model.lowercase ? "lower case" : "cased",
+               model.strip_accents ? ", no accents" : "");
+  }
+  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer)) {
+    const SentencePieceModel& model = pieces->model();
+    const bool unigram = model.method == SentencePieceModel::Method::unigram;
+    json["kind"] = "SentencePiece";
+    json["method"] = unigram ? "unigram" : "bpe";
+    json["byte_fallback"] = model.byte_fallback;
+    json["added_tokens"] = pieces->options().added.size();
+    json["add_begin"] = pieces->options().add_begin;
+    return str(" of SentencePiece, ", unigram ? "Unigram" : "BPE", model.byte_fallback ? " with bytes" : "", ", ",
+               pieces->options().added.size(), " added tokens",
+               pieces->options().add_begin ? ", texts begin with " + pieces->options().begin : "");
+  }
+  json["kind"] = "llama2.c";
+  return " of llama2.c";
+}
+
 int run_tokenizer_show(const UseArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "tokenizer show");
-  const auto tokenizer = BpeTokenizer::load(arguments.tokenizer);
-  const BpeModel& model = tokenizer->model();
+  const auto tokenizer = load_tokenizer(arguments.tokenizer);
   Json json;
   json["name"] = tokenizer->name();
   json["vocabulary_size"] = tokenizer->vocabulary_size();
-  json["merges"] = model.merges.size();
-  json["added_tokens"] = model.added.size();
-  json["add_prefix_space"] = model.add_prefix_space;
+  const std::string described = describe(*tokenizer, json);
   Amount amount;
   if (!arguments.text.empty()) {
     amount = measure(*tokenizer, load_texts(arguments.text).corpus, "tokenizer show");
     json["text_bytes"] = amount.bytes;
     json["tokens"] = amount.tokens;
     json["bytes_per_token"] = amount.bytes_per_token();
+    json["texts"] = amount.texts;
+    json["changed_texts"] = amount.changed;
   }
   if (common.json) {
     std::cout << json_text(json) << "\n";
     return 0;
   }
-  std::cout << tokenizer->name() << ": " << tokenizer->vocabulary_size() << " tokens, " << model.merges.size()
-            << " merges, " << model.added.size() << " added tokens"
-            << (model.add_prefix_space ? ", a space before every text" : "") << "\n";
-  if (!arguments.text.empty())
+  std::cout << tokenizer->name() << ": " << tokenizer->vocabulary_size() << " tokens" << described << "\n";
+  if (!arguments.text.empty()) {
     std::cout << report::format_decimals(amount.bytes_per_token(), 3) << " bytes a token: " << amount.bytes
               << " bytes, " << amount.tokens << " tokens\n";
+    if (amount.changed > 0)
+      std::cout << amount.changed << " of " << amount.texts << " texts do not come back byte for byte\n";
+  }
   return 0;
 }
 
@@ -163,7 +207,8 @@ CLI::App* add_use(CLI::App& group, const char* name, const char* what, const std
   CLI::App* command = group.add_subcommand(name, what);
   command
       ->add_option("--tokenizer", arguments->tokenizer,
-                   "tokenizer.json, or a folder with one or with vocab.json and merges.txt")
+                   "a folder with a tokenizer, or its file: tokenizer.json, tokenizer.model, vocab.txt, tokenizer.bin, "
+                   "a .gguf")
       ->required();
   command->callback([&common, &chosen, arguments, action] {
     chosen = [&common, arguments, action] { return action(*arguments, common); };
@@ -174,7 +219,8 @@ CLI::App* add_use(CLI::App& group, const char* name, const char* what, const std
 }  // namespace
 
 void add_tokenizer_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
-  CLI::App* group = app.add_subcommand("tokenizer", "byte-level BPE: train, encode, decode, show");
+  CLI::App* group = app.add_subcommand(
+      "tokenizer", "train a byte-level BPE; encode, decode and show with any tokenizer that is read");
   group->footer("Example: torsor tokenizer train --generated 100000 --vocabulary 512 --out my-tokenizer");
   group->require_subcommand(1);
   add_train(*group, common, chosen);

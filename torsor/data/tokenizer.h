@@ -35,8 +35,8 @@ class Tokenizer {
   /// The bytes that `ids` stand for. Throws Error for an id outside the vocabulary.
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
 
-  /// The bytes of one id inside a text. Those of all ids together are what decode() gives, save where a tokenizer treats
-  /// the beginning of a text in its own way. Throws Error for an id outside the vocabulary.
+  /// The bytes of one id inside a text. Those of all ids together are what decode() gives, save where a tokenizer
+  /// treats the beginning of a text in its own way. Throws Error for an id outside the vocabulary.
   virtual std::string text_of(TokenId id) const { return decode({&id, 1}); }
 
   /// What load_tokenizer() (torsor/data/tokenizer_file.h) reads back as the same tokenizer when it lies in one folder;

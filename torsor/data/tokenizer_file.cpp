@@ -32,10 +32,13 @@ std::shared_ptr<const Tokenizer> load_json(const std::string& file, const std::s
   const std::string kind = tokenizer_kind(document);
   if (kind == "WordPiece") return WordPieceTokenizer::load(file);
   if (kind == "Unigram") return SentencePieceTokenizer::load(file);
-  if (kind == "BPE" && file != path && has_model(path)) {
+  if (kind == "BPE") {
     const Json& model = document.at("model");
-    if (const auto found = model.find("byte_fallback"); found != model.end() && *found == true)
-      return SentencePieceTokenizer::load(path);
+    if (const auto found = model.find("byte_fallback"); found != model.end() && *found == true) {
+      if (file != path && has_model(path)) return SentencePieceTokenizer::load(path);
+      throw Error(
+          str(file, ": model: a BPE with byte_fallback is read from tokenizer.model, which must lie beside it"));
+    }
   }
   return BpeTokenizer::load(file);
 }

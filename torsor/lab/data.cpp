@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "torsor/base/hash.h"
-#include "torsor/data/bpe.h"
 #include "torsor/data/grammar.h"
+#include "torsor/data/tokenizer_file.h"
 #include "torsor/syntax/conllu.h"
 #include "torsor/syntax/gate.h"
 #include "torsor/syntax/relations.h"
@@ -134,7 +134,7 @@ LmData load_data(const DataSource& source, std::int64_t longest, std::shared_ptr
   if (!source.tokens.empty() && !source.tokenizer.empty())
     throw UsageError("a tokenizer is for text, and a file of tokens was given");
   LmData data;
-  if (!reader && !source.tokenizer.empty()) reader = BpeTokenizer::load(source.tokenizer);
+  if (!reader && !source.tokenizer.empty()) reader = load_tokenizer(source.tokenizer);
   const auto treebanks = std::make_shared<std::vector<TreebankDocument>>();
   if (source.text.empty() && source.tokens.empty())
     data.gold = [bytes = static_cast<std::size_t>(source.generated_bytes), seed = source.generated_seed] {

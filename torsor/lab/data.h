@@ -21,7 +21,7 @@ struct DataSource {
   std::vector<std::string> valid;  ///< files or folders; empty = a part of the text is set apart
   std::string tokens;              ///< a headerless file of token ids, instead of text
   std::int64_t token_bytes = 2;
-  std::string tokenizer;  ///< BpeTokenizer::load() of what turns text into ids; empty = ids are bytes
+  std::string tokenizer;  ///< load_tokenizer() of what turns text into ids; empty = ids are bytes
   std::int64_t generated_bytes = 4'000'000;
   std::uint64_t generated_seed = 0;
 };

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "torsor/base/file.h"
-#include "torsor/data/bpe.h"
+#include "torsor/data/tokenizer_file.h"
 #include "torsor/model/adapter.h"
 #include "torsor/model/gguf_model.h"
 #include "torsor/model/hugging_face.h"
@@ -32,8 +32,8 @@ void save_checkpoint(const std::string& folder, const Decoder& model, const std:
                      const std::string& embedder, const std::shared_ptr<const Tokenizer>& reader,
                      std::int64_t longest) {
   make_directories(folder);
-  if (const auto* pieces = dynamic_cast<const BpeTokenizer*>(reader.get()))
-    write_file_atomic(folder + "/tokenizer.json", pieces->json());
+  if (reader)
+    for (const TokenizerFile& file : reader->files()) write_file_atomic(folder + "/" + file.name, file.content);
   std::map<std::string, at::Tensor> tensors;
   for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.detach();
   save_tensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
@@ -80,18 +80,6 @@ LoadedModel load_merged(const std::string& folder, const std::string& encoding, 
           adapter.base.reader};
 }
 
-/// What a checkpoint's ids stand for; nothing where they are no text.
-std::shared_ptr<const Tokenizer> reader_of(const std::string& folder, const std::string& name) {
-  auto bytes = std::make_shared<ByteTokenizer>();
-  if (name == bytes->name()) return bytes;
-  if (!name.starts_with("bpe-")) return nullptr;
-  auto pieces = BpeTokenizer::load(folder + "/tokenizer.json");
-  if (pieces->name() != name)
-    throw Error(str(folder, "/tokenizer.json: not the tokenizer of this model: it is '", pieces->name(),
-                    "', config.json says '", name, "'"));
-  return pieces;
-}
-
 /// Under another expression where one is asked for; what the request gets wrong is no fault of the file.
 ModelConfig asked(ModelConfig config, const std::string& encoding, const std::string& precision) {
   set_precision(config, precision);
@@ -103,20 +91,14 @@ LoadedModel load_hugging_face(const std::string& folder, const Json& json, const
                               const std::string& precision) {
   const HuggingFaceModel model = read_hugging_face(json, folder + "/config.json");
   const std::map<std::string, at::Tensor> weights = hugging_face_weights(model, load_sharded(folder), folder);
-  std::shared_ptr<const Tokenizer> reader;
-  if (std::filesystem::exists(folder + "/tokenizer.json")) {
-    try {
-      reader = BpeTokenizer::load(folder + "/tokenizer.json");
-    } catch (const Error&) {
-      // Of another kind: the model is read all the same, its ids stand for no text here.
-    }
-  }
-  if (reader && static_cast<std::int64_t>(reader->vocabulary_size()) > model.config.vocabulary_size)
-    throw Error(str(folder, "/tokenizer.json: has ", reader->vocabulary_size(), " tokens, the model ",
-                    model.config.vocabulary_size));
-  const std::string name = reader ? reader->name() : "tokens";
-  return {Decoder(asked(model.config, encoding, precision), weights, folder), name, "", model.end_tokens,
-          std::move(reader)};
+  FoundTokenizer found = find_tokenizer(folder, model.config.vocabulary_size);
+  const std::string name = found.reader ? found.reader->name() : "tokens";
+  return {Decoder(asked(model.config, encoding, precision), weights, folder),
+          name,
+          "",
+          model.end_tokens,
+          std::move(found.reader),
+          std::move(found.unread)};
 }
 
 }  // namespace
@@ -173,7 +155,7 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
     throw Error(str(path, ": ", error.what()));
   }
   if (!encoding.empty()) config.encoding = print(parse(encoding));
-  std::shared_ptr<const Tokenizer> reader = reader_of(folder, tokenizer);
+  std::shared_ptr<const Tokenizer> reader = named_tokenizer(folder, tokenizer);
   return {Decoder(config, file.tensors, weights), tokenizer, embedder, {}, std::move(reader)};
 }
 

@@ -16,8 +16,8 @@ namespace torsor {
 /// as ours (hugging_face_export.h), its keys are written beside ours, so that transformers loads the folder; `longest`
 /// is then its max_position_embeddings, 0 = what the encoding gives. Of a model that reads
 /// syntax.vectors, `embedder` is the SHA-256 of the network that made them; it is kept with the labels that arcs are
-/// numbered by. `reader` is the tokenizer that `tokenizer` names; where it is a byte-level BPE it is written beside
-/// them, as tokenizer.json.
+/// numbered by. `reader` is the tokenizer that `tokenizer` names; its files() are written
+/// beside them.
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
                      const std::string& embedder = "", const std::shared_ptr<const Tokenizer>& reader = nullptr,
                      std::int64_t longest = 0);
@@ -30,11 +30,12 @@ struct LoadedModel {
   std::string tokenizer;
   std::string embedder;  ///< SHA-256 of what made its syntax.vectors (structure_embedder.h); empty where none is told
   std::vector<std::int64_t> end_tokens = {};     ///< that end a text, where the checkpoint names some
-  std::shared_ptr<const Tokenizer> reader = {};  ///< of its tokenizer.json, or of bytes; nothing where ids are no text
+  std::shared_ptr<const Tokenizer> reader = {};  ///< of its own tokenizer, or of bytes; nothing where ids are no text
+  std::string unread = {};                       ///< why a tokenizer that is there was not read
 };
 
-/// Reads a folder written by save_checkpoint; a folder of Hugging Face transformers (hugging_face.h; a tokenizer.json
-/// of another kind than byte-level BPE leaves it without text); a file of llama2.c (llama2_c.h) or a .gguf
+/// Reads a folder written by save_checkpoint; a folder of Hugging Face transformers (hugging_face.h; a
+/// tokenizer that is not read, see tokenizer_file.h, leaves it without text); a file of llama2.c (llama2_c.h) or a .gguf
 /// (gguf_model.h); the folder of an adapter (adapter.h) merged into its base, which `base` names where it is not the
 /// recorded one. `encoding` replaces the stored expression when it is not empty (tensors must still fit). Throws Error
 /// naming the file and what is wrong (also a tokenizer.json that is another than the model's), UsageError when `base`

@@ -7,7 +7,7 @@
 
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
-#include "torsor/data/llama2_tokenizer.h"
+#include "torsor/data/tokenizer_file.h"
 #include "torsor/encoding/registry.h"
 #include "torsor/model/expression_number.h"
 
@@ -197,21 +197,7 @@ class Reading {
     if (file_.text("tokenizer.ggml.model", "") != "llama" || !file_.has("tokenizer.ggml.tokens") ||
         !file_.has("tokenizer.ggml.scores") || file_.integer("tokenizer.ggml.bos_token_id", 1) != 1)
       return;
-    const std::vector<std::string> tokens = file_.texts("tokenizer.ggml.tokens");
-    const std::vector<double> scores = file_.reals("tokenizer.ggml.scores");
-    if (scores.size() != tokens.size())
-      fail(str("tokenizer.ggml has ", tokens.size(), " tokens and ", scores.size(), " scores"));
-    std::vector<Llama2Tokenizer::Piece> pieces;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      std::string text = tokens[i];
-      for (std::size_t at; (at = text.find("\xE2\x96\x81")) != std::string::npos;) text.replace(at, 3, " ");
-      pieces.push_back({static_cast<float>(scores[i]), std::move(text)});
-    }
-    try {
-      model_.reader = std::make_shared<const Llama2Tokenizer>(std::move(pieces));
-    } catch (const Error& error) {
-      fail(error.what());
-    }
+    model_.reader = gguf_tokenizer(file_);
   }
 
   const GgufFile& file_;
