@@ -47,13 +47,35 @@ TEST(CliConvert, ToHuggingFaceWhereItHasTheModel) {
   std::vector<std::string> arguments = tiny_train(folder, "run", {"--steps", "2"});
   *std::find(arguments.begin(), arguments.end(), "rope + t5") = "rope(layout=interleaved)";
   ASSERT_EQ(run(arguments).code, 0);
-  const std::string out = folder / "hf";
-  expect_refusal(run({"convert", folder / "run", "--to", "hf", "--out", out}), 1,
-                 {"Hugging Face", "layout=interleaved"});
-  EXPECT_FALSE(std::filesystem::exists(out));
-  const Ran ran = run({"convert", folder / "run", "--encoding", "rope", "--to", "hf", "--out", out});
+  const std::string out = folder / "hf", text = folder.put("other.txt", tiny_text(400));
+  // Rows come into its order by themselves.
+  const Ran ran = run({"convert", folder / "run", "--to", "hf", "--out", out, "--json"});
   ASSERT_EQ(ran.code, 0) << ran;
-  EXPECT_EQ(read_json(out + "/config.json").at("architectures")[0], "LlamaForCausalLM");
+  const Json json = parse_json(ran.out, "convert");
+  EXPECT_EQ(json.at("encoding"), "rope");
+  EXPECT_EQ(json.at("family"), "llama");
+  const Json config = read_json(out + "/config.json");
+  EXPECT_EQ(config.at("architectures")[0], "LlamaForCausalLM");
+  EXPECT_EQ(config.at("dtype"), "float32");
+  EXPECT_FALSE(config.contains("format"));
+  const double before = std::stod(loss_of(folder / "run", text)), after = std::stod(loss_of(out, text));
+  EXPECT_NEAR(after, before, 1e-5 * before);
+  // And back into a folder of ours, which keeps every bit.
+  ASSERT_EQ(
+      run({"convert", out, "--to", "torsor", "--encoding", "rope(layout=interleaved)", "--out", folder / "back"}).code,
+      0);
+  EXPECT_EQ(slurp(folder / "back/model.safetensors"), slurp(folder / "run/model.safetensors"));
+
+  const std::size_t size = std::filesystem::file_size(out + "/model.safetensors");
+  EXPECT_EQ(run({"convert", out, "--to", "hf", "--dtype", "float16", "--out", folder / "half"}).code, 0);
+  EXPECT_LT(std::filesystem::file_size(folder / "half/model.safetensors"), size * 6 / 10);
+  expect_refusal(run({"convert", out, "--to", "hf", "--dtype", "int8", "--out", folder / "x"}), 2, {"int8", "float16"});
+  expect_refusal(run({"convert", out, "--to", "torsor", "--dtype", "float16", "--out", folder / "x"}), 2,
+                 {"--dtype", "--to hf"});
+  ASSERT_EQ(run(tiny_train(folder, "sum", {"--steps", "2"})).code, 0);
+  expect_refusal(run({"convert", folder / "sum", "--to", "hf", "--out", folder / "x"}), 1,
+                 {"Hugging Face", "nearest", "rope + t5"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "x"));
 }
 
 TEST(CliConvert, RefusesBeforeAnythingIsWritten) {

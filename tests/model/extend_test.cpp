@@ -111,6 +111,7 @@ TEST(Extend, WhatCannotBeIsSaid) {
   wrong("rope", {"yarn(rope, factor=1)", "", 0}, "16 tokens is no longer");
   wrong("rope", {"rope(base=20000)", "", 0}, "--length");
   wrong("rope", {"yarn(rope, factor=4, beta_fats=3)", "", 0}, "beta_fats");
+  wrong("rope", {"yarn(rope, factr=4)", "", 64}, "factr");
   wrong("rope", {"yarn(rope, factor=0.5)", "", 0}, "factor");
   wrong("rope", {"yarn(rope,, factor=2)", "", 0}, "column");
   wrong("rope", {"longrope(rope, short=[1], long=[2], factor=4)", "", 0}, "one a plane");

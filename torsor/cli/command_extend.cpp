@@ -164,38 +164,60 @@ void print_table(const Subject& subject, const Corpus& corpus, const EvaluationP
   }
 }
 
-/// Writes the checkpoint; answers the family under which transformers reads it, empty where none does.
-std::string write(const ExtendArguments& arguments, const CommonOptions& common, const Subject& subject) {
-  const HuggingFaceCompanions companions = hugging_face_companions(arguments.checkpoint);
-  const LoadedModel& loaded = subject.before;
-  const std::int64_t longest = subject.extension.length;
-  // In the form that the checkpoint has.
-  const bool own = companions.family.empty() || read_json(arguments.checkpoint + "/config.json").contains("format");
-  if (arguments.to == "hf" || (arguments.to.empty() && !own)) {
-    const HuggingFaceForm form = hugging_face_form(subject.after.config(), {companions.family, false, longest});
-    if (!companions.family.empty() && form.family != companions.family)
-      say(common, str("a ", companions.family, " of Hugging Face has no such encoding: written as a ", form.family));
-    save_hugging_face(common.out, subject.after, form, companions, loaded.reader, loaded.end_tokens);
-    return form.family;
-  }
-  save_checkpoint(common.out, subject.after, loaded.tokenizer, loaded.embedder, loaded.reader, longest);
-  return read_json(common.out + "/config.json").value("model_type", "");
+/// What is written: a folder of transformers, or of this project where `form` is empty.
+struct Target {
+  HuggingFaceCompanions companions;
+  std::optional<HuggingFaceForm> form;
+};
+
+/// In the form that the checkpoint has, where none is asked for. Throws Refusal where no family has the model.
+Target target_of(const ExtendArguments& arguments, const Subject& subject) {
+  Target target;
+  target.companions = hugging_face_companions(arguments.checkpoint);
+  const std::string& family = target.companions.family;
+  const bool own = family.empty() || read_json(arguments.checkpoint + "/config.json").contains("format");
+  if (arguments.to == "hf" || (arguments.to.empty() && !own))
+    target.form = hugging_face_form(subject.after.config(), {family, false, subject.extension.length});
+  return target;
 }
 
-/// Rows in Hugging Face's order where it has the model then: the same function, and readable there.
-void bring_to_its_layout(Subject& subject, const CommonOptions& common) {
+/// Rows in Hugging Face's order where it has the model then: the same function, and readable there. Whether it did.
+bool bring_to_its_layout(Subject& subject, std::uint64_t seed) {
   const std::string layout = hugging_face_layout(subject.after.config().encoding);
-  if (layout == subject.after.config().encoding) return;
+  if (layout == subject.after.config().encoding) return false;
   ModelConfig config = subject.after.config();
   config.encoding = layout;
   try {
     hugging_face_form(config);
   } catch (const Refusal&) {
-    return;
+    return false;
   }
-  subject.after = convert_model(subject.after, layout, common.seed).model;
+  subject.after = convert_model(subject.after, layout, seed).model;
   subject.extension.encoding = layout;
-  say(common, str("pairs of channels in Hugging Face's order: ", layout));
+  return true;
+}
+
+/// What a user should know who did not write it.
+void tell(const CommonOptions& common, const Subject& subject, const Target& target, bool moved) {
+  const Extension& extension = subject.extension;
+  if (!extension.kept.empty()) say(common, str("kept from the checkpoint: ", joined(extension.kept)));
+  if (!extension.filled.empty()) say(common, str("filled in: ", joined(extension.filled)));
+  if (moved) say(common, str("pairs of channels in Hugging Face's order: ", extension.encoding));
+  const std::string& family = target.companions.family;
+  if (target.form && !family.empty() && target.form->family != family)
+    say(common, str("a ", family, " of Hugging Face has no such encoding: written as a ", target.form->family));
+}
+
+/// Answers the family under which transformers reads what is written, empty where none does.
+std::string write(const CommonOptions& common, const Subject& subject, const Target& target) {
+  const LoadedModel& loaded = subject.before;
+  if (target.form) {
+    save_hugging_face(common.out, subject.after, *target.form, target.companions, loaded.reader, loaded.end_tokens);
+    return target.form->family;
+  }
+  save_checkpoint(common.out, subject.after, loaded.tokenizer, loaded.embedder, loaded.reader,
+                  subject.extension.length);
+  return read_json(common.out + "/config.json").value("model_type", "");
 }
 
 int run_extend(const ExtendArguments& arguments, const CommonOptions& common) {
@@ -203,21 +225,22 @@ int run_extend(const ExtendArguments& arguments, const CommonOptions& common) {
   Subject subject = subject_of(arguments);
   const Extension& extension = subject.extension;
   const std::string from = subject.before.model.config().encoding;
-  if (!extension.kept.empty()) say(common, str("kept from the checkpoint: ", joined(extension.kept)));
-  if (!extension.filled.empty()) say(common, str("filled in: ", joined(extension.filled)));
-  bring_to_its_layout(subject, common);
+  const bool moved = bring_to_its_layout(subject, common.seed);
+  const Target target = target_of(arguments, subject);
 
   std::vector<Scores> all;
   Corpus corpus;
   EvaluationPlan plan;
+  std::vector<std::int64_t> lengths;
   if (arguments.judged()) {
-    const std::vector<std::int64_t> lengths = lengths_of(arguments, extension);
+    lengths = lengths_of(arguments, extension);
     corpus = corpus_of(arguments, subject.before);
     plan = evaluation_windows(corpus, std::vector<std::size_t>(lengths.begin(), lengths.end()),
                               static_cast<std::size_t>(arguments.spans));
-    all = scores_of(arguments, common, subject, corpus, plan, lengths);
   }
-  const std::string family = write(arguments, common, subject);
+  tell(common, subject, target, moved);
+  if (arguments.judged()) all = scores_of(arguments, common, subject, corpus, plan, lengths);
+  const std::string family = write(common, subject, target);
   if (common.json) {
     Json json = {{"checkpoint", arguments.checkpoint},
                  {"out", common.out},

@@ -120,8 +120,13 @@ class Planning {
   Expression read() const {
     Expression asked = parse_grammar(request_.encoding);
     const std::vector<Term*> rotations = rotations_of(asked);
-    // What is whole is checked as it was written, so that columns in messages are right.
-    if (std::none_of(rotations.begin(), rotations.end(), [](const Term* one) { return is_open(*one); }))
+    // What is whole, or misspelt, is checked as it was written, so that columns in messages are right.
+    const auto misspelt = [](const Term* one) {
+      return std::any_of(one->arguments.begin(), one->arguments.end(),
+                         [&](const Argument& argument) { return !has_key(*one, argument.key); });
+    };
+    if (std::none_of(rotations.begin(), rotations.end(), [](const Term* one) { return is_open(*one); }) ||
+        std::any_of(rotations.begin(), rotations.end(), misspelt))
       parse(request_.encoding);
     return asked;
   }
