@@ -101,6 +101,25 @@ TEST(TokenSpans, OfBytes) {
   EXPECT_TRUE(contains(message_of<Error>([&] { token_spans(tokenizer, tokenizer.encode("h"), text); }), "byte 4"));
 }
 
+/// Bytes with a space before every text, which is not there when they are decoded from the beginning.
+struct Spaced : ByteTokenizer {
+  std::vector<TokenId> encode(std::string_view text) const override {
+    return ByteTokenizer::encode(" " + std::string(text));
+  }
+  std::string decode(std::span<const TokenId> ids) const override {
+    const std::string text = ByteTokenizer::decode(ids);
+    return text.starts_with(' ') ? text.substr(1) : text;
+  }
+  std::string text_of(TokenId id) const override { return ByteTokenizer::decode({&id, 1}); }
+};
+
+TEST(TokenSpans, WhatStandsBeforeATextHasNone) {
+  const Spaced tokenizer;
+  const std::string text = "a b";
+  EXPECT_EQ(token_spans(tokenizer, tokenizer.encode(text), text),
+            (std::vector<ByteSpan>{{0, 0}, {0, 1}, {1, 2}, {2, 3}}));
+}
+
 TEST(AlignTreebanks, InvariantsHoldForEveryTokenizer) {
   const std::vector<std::string> files = treebank_files();
   if (files.empty()) GTEST_SKIP() << "no treebanks; set TORSOR_SHARED";

@@ -95,7 +95,10 @@ Document cut_document(const Document& document, const Tokenizer* reader, std::si
   Document result;
   result.name = document.name + part;
   result.tokens = document.tokens.slice(begin, count);
-  result.text_bytes = reader == nullptr ? 0 : text_of(result.tokens, *reader).size();
+  if (reader != nullptr && begin == 0) result.text_bytes = text_of(result.tokens, *reader).size();
+  // A part that does not begin the text has all bytes of its first token.
+  for (std::size_t t = 0; reader != nullptr && begin > 0 && t < count; ++t)
+    result.text_bytes += reader->text_of(result.tokens[t]).size();
   return result;
 }
 

@@ -43,7 +43,8 @@ std::vector<ByteSpan> token_spans(const Tokenizer& tokenizer, std::span<const To
   spans.reserve(ids.size());
   std::size_t offset = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::string piece = tokenizer.decode(ids.subspan(i, 1));
+    // What a tokenizer puts before a text is not there when it is decoded from its beginning.
+    const std::string piece = offset == 0 ? tokenizer.decode(ids.first(i + 1)) : tokenizer.text_of(ids[i]);
     if (text.substr(offset, piece.size()) != piece)
       throw Error(str("align: expected tokens that spell the text, got another piece at token ", i, ", byte ", offset));
     spans.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(offset + piece.size())});
