@@ -448,7 +448,8 @@ TEST(CacheEvict, RefusesBeforeAnythingChanges) {
   fill_others(subject, cache, slice(placed, 0, 12));
   EXPECT_THROW(cache.evict(-1, 4), Error);
   EXPECT_NE(message_of([&] { cache.evict(2, 0); }).find("at least the newest"), std::string::npos);
-  EXPECT_NE(message_of([&] { cache.evict(2, std::vector<std::int64_t>{3}); }).find("expects 2 numbers"), std::string::npos);
+  EXPECT_NE(message_of([&] { cache.evict(2, std::vector<std::int64_t>{3}); }).find("expects 2 numbers"),
+            std::string::npos);
   cache.evict(6, 6);  // nothing to drop
   EXPECT_EQ(cache.held(0)[0], 12);
   cache.evict(1, 6);

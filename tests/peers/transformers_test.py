@@ -185,6 +185,86 @@ class Reading(PeersTest):
                 self.assertTrue(torch.equal(our_logits(old, tokens), our_logits(FOLDER.model(name), tokens)))
 
 
+class Encoders(PeersTest):
+    """Models that have an encoder: T5 and its kin, BERT and its kin."""
+
+    T5 = dict(vocab_size=VOCABULARY, d_model=48, d_kv=10, d_ff=80, num_layers=2, num_decoder_layers=3, num_heads=4,
+              decoder_start_token_id=0)
+    BERT = dict(SIZES, max_position_embeddings=130)
+    ROBERTA = dict(BERT, type_vocab_size=1, pad_token_id=1)
+
+    def make(self, family, name, keys, shake=0.15):
+        torch.manual_seed(7)
+        model = getattr(transformers, name)(getattr(transformers, family + "Config")(**keys)).float().eval()
+        with torch.no_grad():
+            for parameter, tensor in model.named_parameters():
+                if "embed_positions" not in parameter:  # RoFormer's sines are no weights
+                    tensor.add_(shake * torch.randn_like(tensor))
+        folder = FOLDER.path(name + str(len(os.listdir(FOLDER.path()))))
+        model.save_pretrained(folder)
+        return model, folder
+
+    def write(self, name, tokens):
+        with open(FOLDER.path(name), "wb") as file:
+            array.array("H", tokens.tolist()).tofile(file)
+        return FOLDER.path(name)
+
+    def eval(self, folder, tokens, *more):
+        out = FOLDER.path("logits.safetensors")
+        torsor("eval", folder, "--tokens", self.write("tokens.bin", tokens), *more, "--dump-logits", out, "--force",
+               "--quiet")
+        return load_file(out)
+
+    def test_encoder_and_decoder(self):
+        source, target = 2 + FOLDER.tokens(150) % 90, 2 + FOLDER.tokens(140) % 90
+        for family, more in (("T5", {}), ("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
+                             ("MT5", {}), ("UMT5", {})):
+            with self.subTest(family=family, more=more):
+                # Scores are not divided by a root: with larger weights they saturate, and rounding grows a hundredfold.
+                model, folder = self.make(family, family + "ForConditionalGeneration", dict(self.T5, **more), 0.05)
+                with torch.no_grad():
+                    read = torch.cat([torch.zeros(1, dtype=torch.long), target[:-1]])
+                    theirs = model(input_ids=source[None], decoder_input_ids=read[None]).logits[0]
+                ours = self.eval(folder, target, "--source-tokens", self.write("source.bin", source))["logits"]
+                self.check(ours, theirs, f"{family} {more}")
+                # What both write: the most probable token, again and again.
+                with torch.no_grad():
+                    wanted = model.generate(input_ids=source[None], max_new_tokens=20, do_sample=False,
+                                            use_cache=False)[0, 1:]
+                    wanted = wanted.tolist()
+                said = json.loads(torsor("generate", folder, "--ids", "--prompt", " ".join(map(str, source.tolist())),
+                                         "--max-tokens", 20, "--temperature", 0, "--json", "--quiet"))
+                end = wanted.index(1) if 1 in wanted else len(wanted)
+                self.assertEqual(said["rows"][0]["tokens"], wanted[:end])
+
+    def test_encoders(self):
+        tokens = 5 + FOLDER.tokens(120) % 90
+        for family, head, keys in (
+            ("Bert", "MaskedLM", self.BERT),
+            ("Bert", "PreTraining", self.BERT),
+            ("Bert", "SequenceClassification", dict(self.BERT, num_labels=5)),
+            ("Roberta", "MaskedLM", self.ROBERTA),
+            ("Roberta", "SequenceClassification", dict(self.ROBERTA, num_labels=5)),
+            ("XLMRoberta", "MaskedLM", self.ROBERTA),
+            ("Camembert", "MaskedLM", self.ROBERTA),
+            ("RoFormer", "MaskedLM", self.BERT),
+            ("DistilBert", "MaskedLM", dict(vocab_size=VOCABULARY, dim=48, n_layers=3, n_heads=6, hidden_dim=80,
+                                            max_position_embeddings=130)),
+        ):
+            with self.subTest(family=family, head=head):
+                model, folder = self.make(family, family + "For" + head, keys)
+                with torch.no_grad():
+                    theirs = model(input_ids=tokens[None])
+                ours = self.eval(folder, tokens)
+                if head == "SequenceClassification":
+                    self.check(ours["class_logits"], theirs.logits[0], family + head)
+                    continue
+                logits = theirs.prediction_logits if head == "PreTraining" else theirs.logits
+                self.check(ours["logits"], logits[0], family + head)
+                if head == "PreTraining":
+                    self.check(ours["class_logits"], theirs.seq_relationship_logits[0], family + head)
+
+
 class Exporting(PeersTest):
     """What `torsor convert --to hf` writes."""
 

@@ -277,8 +277,8 @@ void add_extend_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("extend", "a checkpoint past its training length, by another scaling");
   command->footer(
       "Inside the expression rope keeps what the checkpoint's has. With a text both are scored on it, by length.\n"
-      "Example: torsor extend run --encoding 'yarn(rope, factor=4)' --text book.txt --out longer\n"
-      "         torsor extend run --method dynamic --length 2048 --out longer");
+      "Example: torsor extend run --method yarn --length 512 --text book.txt --out longer\n"
+      "         torsor extend Llama-folder --encoding 'dynamic(rope, factor=4)' --out longer");
   ExtendRequest& request = arguments->request;
   command
       ->add_option("checkpoint", arguments->checkpoint,

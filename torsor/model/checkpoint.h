@@ -35,11 +35,11 @@ struct LoadedModel {
 };
 
 /// Reads a folder written by save_checkpoint; a folder of Hugging Face transformers (hugging_face.h; a
-/// tokenizer that is not read, see tokenizer_file.h, leaves it without text); a file of llama2.c (llama2_c.h) or a .gguf
-/// (gguf_model.h); the folder of an adapter (adapter.h) merged into its base, which `base` names where it is not the
-/// recorded one. `encoding` replaces the stored expression when it is not empty (tensors must still fit). Throws Error
-/// naming the file and what is wrong (also a tokenizer.json that is another than the model's), UsageError when `base`
-/// is given for a folder without adapter.
+/// tokenizer that is not read, see tokenizer_file.h, leaves it without text); a file of llama2.c (llama2_c.h) or a
+/// .gguf (gguf_model.h); the folder of an adapter (adapter.h) merged into its base, which `base` names where it is not
+/// the recorded one. `encoding` replaces the stored expression when it is not empty (tensors must still fit). Throws
+/// Error naming the file and what is wrong (also a tokenizer.json that is another than the model's), UsageError when
+/// `base` is given for a folder without adapter.
 LoadedModel load_checkpoint(const std::string& folder, const std::string& encoding = "",
                             const std::string& precision = "", const std::string& base = "");
 

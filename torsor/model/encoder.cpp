@@ -329,8 +329,7 @@ LoadedEncoder load_encoder(const std::string& folder) {
     // A bad word in a file is bad data, not a bad request.
     throw Error(str(path, ": ", error.what()));
   }
-  if (tokenizer != tokens_of(config))
-    object.fail(str("tokenizer must be ", tokens_of(config), ", found ", tokenizer));
+  if (tokenizer != tokens_of(config)) object.fail(str("tokenizer must be ", tokens_of(config), ", found ", tokenizer));
   config.model.vocabulary_size = object.get<std::int64_t>("vocabulary_size");
   config.model.train_length = object.get<std::int64_t>("train_length");
   config.labels = object.get<std::int64_t>("labels");
