@@ -146,7 +146,19 @@ TEST(CliMinimalPairs, EncodersAreTrainedAndCompared) {
   ASSERT_EQ(trained.code, 0) << trained;
   EXPECT_EQ(parse_json(trained.out, "train").at("steps"), 3);
   EXPECT_EQ(read_json(folder / "run/config.json").at("kind"), "encoder");
-  expect_refusal(run({"eval", folder / "run", "--text", text}), 1, {"found an encoder's"});
+  expect_refusal(run({"eval", folder / "run", "--text", text}), 2, {"predicts no next token"});
+  // What it says of each place, one of them masked.
+  const std::string ids = folder.put("ids.bin", std::string("h\0e\0\2\1l\0o\0", 10));
+  const Ran seen =
+      run({"eval", folder / "run", "--tokens", ids, "--dump-logits", folder / "logits.safetensors", "--json"});
+  ASSERT_EQ(seen.code, 0) << seen;
+  EXPECT_EQ(parse_json(seen.out, "eval").at("tokens"), 5);
+  EXPECT_TRUE(contains(slurp(folder / "logits.safetensors").substr(0, 400), "\"shape\":[5,260]"));
+  expect_refusal(run({"eval", folder / "run", "--tokens", ids, "--dump-logits", folder / "logits.safetensors"}), 1,
+                 {"logits.safetensors", "--force"});
+  expect_refusal(run({"eval", folder / "run", "--tokens", ids, "--dump-logits", folder / "x", "--stride", "4"}), 2,
+                 {"--stride"});
+  expect_refusal(run({"generate", folder / "run", "--prompt", "a"}), 1, {"found an encoder's"});
   expect_refusal(run({"train", "--encoding", "tape(rope)", "--text", text, "--model", model, "--out", folder / "no"}),
                  2, {"tape(rope)"});
 

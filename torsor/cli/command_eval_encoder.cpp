@@ -34,8 +34,6 @@ at::Tensor tokens_of(const std::string& path, std::int64_t token_bytes, std::int
 int run_encoder_eval(const EncoderEvalArguments& arguments, const CommonOptions& common) {
   if (!arguments.source_tokens.empty())
     throw UsageError("--source-tokens goes with a model of an encoder and a decoder");
-  if (arguments.tokens.empty() || arguments.dump.empty())
-    throw UsageError("an encoder predicts no next token: give --tokens and --dump-logits to see what it says of each");
   const LoadedEncoder loaded = load_encoder(arguments.checkpoint);
   const ModelConfig& config = loaded.encoder.config().model;
   if (!loaded.encoder.encoding().inputs().empty())

@@ -127,7 +127,7 @@ Writer encoder_decoder_writer(const GenerateArguments& arguments) {
        {std::pair(!arguments.encoding.empty(), "--encoding"), std::pair(!arguments.precision.empty(), "--precision"),
         std::pair(!arguments.base.empty(), "--base"),
         std::pair(!arguments.feed.parsers.empty() || !arguments.feed.parses.empty(), "parsers")})
-    if (given) throw UsageError(str(name, " do not go with a model of an encoder and a decoder"));
+    if (given) throw UsageError(str(name, ": only a decoder alone takes this"));
   const auto loaded = std::make_shared<LoadedEncoderDecoder>(load_encoder_decoder(arguments.checkpoint));
   keep_weights(loaded->model, arguments.weights);
   const EncoderDecoderConfig& config = loaded->model.config();

@@ -212,13 +212,17 @@ int print_sliding(const LoadedModel& loaded, const Corpus& corpus, std::int64_t 
 
 /// A checkpoint that is no decoder alone.
 int run_other_eval(const EvalArguments& arguments, bool two, const CommonOptions& common) {
+  if (!two && (arguments.tokens.empty() || arguments.dump.empty()))
+    throw UsageError(str("'", arguments.checkpoint,
+                         "' holds an encoder, which predicts no next token: give --tokens "
+                         "and --dump-logits to see what it says of each"));
   for (const auto& [given, name] :
        {std::pair(!arguments.text.empty(), "--text"), std::pair(!arguments.encoding.empty(), "--encoding"),
         std::pair(!arguments.precision.empty(), "--precision"), std::pair(!arguments.base.empty(), "--base"),
         std::pair(!arguments.task.empty(), "--task"), std::pair(arguments.spans > 0, "--spans"),
         std::pair(arguments.stride > 0, "--stride"), std::pair(arguments.lengths.size() > 1, "several --lengths"),
         std::pair(!arguments.feed.parsers.empty() || !arguments.feed.parses.empty(), "parsers")})
-    if (given) throw UsageError(str(name, " do not go with a model that has an encoder"));
+    if (given) throw UsageError(str(name, ": only a decoder alone takes this"));
   if (!arguments.dump.empty() && !common.force && std::filesystem::exists(arguments.dump))
     throw Error(str("'", arguments.dump, "' exists; replace it with --force"));
   EncoderEvalArguments own{arguments.checkpoint, arguments.tokens, arguments.source_tokens, arguments.token_bytes};

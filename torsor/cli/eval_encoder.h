@@ -15,7 +15,7 @@ struct EncoderEvalArguments {
   std::string dtype, dump;
 };
 
-/// Writes what an encoder says of masked tokens at every place.
+/// Writes what an encoder says of masked tokens at every place; `tokens` and `dump` must be given.
 int run_encoder_eval(const EncoderEvalArguments& arguments, const CommonOptions& common);
 
 /// Scores a target, given a source.
