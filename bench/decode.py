@@ -4,7 +4,7 @@
     decode.py [--model FILE.gguf] [--torsor BIN] [--rounds 5] [--tokens 48] [--filled 2000] [--threads 2]
 
 Without --model a file of about 125 M random parameters in float16 is made (width 768, 12 layers, 12 heads, vocabulary
-32000, tied) and kept in the folder of temporary files. The two alternate, so that a machine whose speed drifts costs both
+50304, tied) and kept in the folder of temporary files. The two alternate, so that a machine whose speed drifts costs both
 the same: each round times --tokens steps behind a prompt of one token, and behind one of --filled. Beside tokens a
 second stands the share of the copy bandwidth that they are: bytes of the matrices and of the keys and values, a token,
 over what copying a large block reads and writes in the same round. Needs numpy and the packages gguf and llama-cpp-python.
@@ -12,7 +12,7 @@ over what copying a large block reads and writes in the same round. Needs numpy 
 import argparse, json, os, statistics, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-WIDTH, LAYERS, HEADS, INNER, VOCABULARY, LENGTH = 768, 12, 12, 2048, 32000, 4096
+WIDTH, LAYERS, HEADS, INNER, VOCABULARY, LENGTH = 768, 12, 12, 2048, 50304, 4096
 
 
 def make_model(path):
