@@ -402,7 +402,7 @@ TEST(CacheEvict, EachRowKeepsItsOwnNumber) {
   const Placed all = subject.place(subject.draw(2, 12), subject.run_of_positions(2, 12));
   KvCache cache = subject.cache(2, 12);
   attend(subject, cache, slice(all, 0, 9));
-  cache.evict(1, {3, 20}, true);
+  cache.evict_rows(1, {3, 20}, true);
   EXPECT_EQ(cache.held(0), (std::vector<std::int64_t>{4, 9}));
   const at::Tensor positions = cache.positions(0);
   EXPECT_TRUE(at::equal(positions[0].narrow(0, 0, 4).flatten(), at::arange(4, doubles())));
@@ -448,8 +448,7 @@ TEST(CacheEvict, RefusesBeforeAnythingChanges) {
   fill_others(subject, cache, slice(placed, 0, 12));
   EXPECT_THROW(cache.evict(-1, 4), Error);
   EXPECT_NE(message_of([&] { cache.evict(2, 0); }).find("at least the newest"), std::string::npos);
-  EXPECT_NE(message_of([&] { cache.evict(2, std::vector<std::int64_t>{3}); }).find("expects 2 numbers"),
-            std::string::npos);
+  EXPECT_NE(message_of([&] { cache.evict_rows(2, {3}); }).find("expects 2 numbers"), std::string::npos);
   cache.evict(6, 6);  // nothing to drop
   EXPECT_EQ(cache.held(0)[0], 12);
   cache.evict(1, 6);

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/data/spaced_tokenizer.h"
 #include "tests/data/test_files.h"
 #include "torsor/base/error.h"
 #include "torsor/base/hash.h"
@@ -355,23 +356,10 @@ TEST(Split, CutsTokensWhereAsked) {
   EXPECT_EQ(parts.valid.text_bytes(), 0U);
 }
 
-/// Bytes with a space before every text, which is not there when they are decoded from the beginning.
-struct Spaced : ByteTokenizer {
-  std::string name() const override { return "spaced"; }
-  std::vector<TokenId> encode(std::string_view text) const override {
-    return ByteTokenizer::encode(" " + std::string(text));
-  }
-  std::string decode(std::span<const TokenId> ids) const override {
-    const std::string text = ByteTokenizer::decode(ids);
-    return text.starts_with(' ') ? text.substr(1) : text;
-  }
-  std::string text_of(TokenId id) const override { return ByteTokenizer::decode({&id, 1}); }
-};
-
 TEST(Split, AllBytesAreInOnePart) {
   const std::string text =
       "a b c d e f g h i j k l m n o p q r s t";  // 39 bytes, 40 tokens; the end begins with a space
-  const Corpus corpus = tokenized(text_corpus(text, "x"), std::make_shared<Spaced>());
+  const Corpus corpus = tokenized(text_corpus(text, "x"), std::make_shared<testing::SpacedTokenizer>());
   EXPECT_EQ(corpus.text_bytes(), 39U);
   for (const double fraction : {0.25, 0.225}) {  // 10 and 9 tokens
     const Split parts = split(corpus, fraction, 0);

@@ -19,9 +19,11 @@ namespace {
 using testing::contains;
 using testing::ForeignWeights;
 using testing::join_heads;
+using testing::largest_difference;
 using testing::message_of;
 using testing::split_heads;
 using testing::TestFolder;
+using testing::write_hugging_face;
 
 constexpr std::int64_t kWidth = 24, kHeads = 3, kHead = 10, kInner = 36, kVocabulary = 41;
 constexpr std::int64_t kReads = 2, kWrites = 3;  // layers
@@ -156,17 +158,8 @@ class PlainT5 {
   double head_scale_;
 };
 
-void write_folder(const TestFolder& folder, const Json& config, ForeignWeights& weights) {
-  write_file_atomic(folder / "config.json", json_text(config));
-  save_tensors(folder / "model.safetensors", weights.tensors(), {{"format", "pt"}});
-}
-
 at::Tensor some_tokens(std::int64_t count, std::uint64_t seed) {
-  return at::randint(2, kVocabulary, {count}, at::make_generator<at::CPUGeneratorImpl>(seed), at::kLong);
-}
-
-double worst(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+  return testing::some_tokens(count, 2, kVocabulary, seed);
 }
 
 struct Kind {
@@ -187,7 +180,7 @@ TEST(EncoderDecoder, T5AndItsKinEqualTheirFormulas) {
   for (const Kind& kind : kKinds) {
     ForeignWeights weights = weights_of(kind.type, kind.gated, kind.own_head);
     const TestFolder folder;
-    write_folder(folder, config_of(kind.type, kind.more), weights);
+    write_hugging_face(folder, config_of(kind.type, kind.more), weights);
     ASSERT_TRUE(is_encoder_decoder(folder.path()));
     const LoadedEncoderDecoder loaded = load_encoder_decoder(folder.path());
     const double scale = kind.scaled ? 1 / std::sqrt(static_cast<double>(kWidth)) : 1;
@@ -197,7 +190,7 @@ TEST(EncoderDecoder, T5AndItsKinEqualTheirFormulas) {
       const at::Tensor source = some_tokens(reads, 1), target = some_tokens(writes, 2);
       const at::Tensor wanted = plain.logits(source, target);
       const at::Tensor found = loaded.model.logits(target.view({1, -1}), loaded.model.read(source.view({1, -1})))[0];
-      EXPECT_LE(worst(found, wanted), 2e-5 * wanted.abs().max().item<double>())
+      EXPECT_LE(largest_difference(found, wanted), 2e-5 * wanted.abs().max().item<double>())
           << kind.type << " " << json_text(kind.more) << " " << reads << " " << writes;
     }
   }
@@ -247,7 +240,7 @@ TEST(EncoderDecoder, StepsEqualTheWholeAndRowsDoNotMix) {
   EXPECT_FALSE(before.narrow(1, 9, 1).equal(after.narrow(1, 9, 1)));
   at::Tensor other = source.clone();
   other[0][11] = other[0][11].item<std::int64_t>() == 5 ? 6 : 5;
-  EXPECT_GT(worst(model.logits(target, model.read(other)).narrow(1, 0, 1), before.narrow(1, 0, 1)), 1e-3);
+  EXPECT_GT(largest_difference(model.logits(target, model.read(other)).narrow(1, 0, 1), before.narrow(1, 0, 1)), 1e-3);
 }
 
 TEST(EncoderDecoder, PrefixesAreGoneOnFrom) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/base/test_folder.h"
+#include "tests/model/hugging_face_folders.h"
 #include "torsor/base/file.h"
 #include "torsor/data/bpe.h"
 #include "torsor/model/checkpoint.h"
@@ -18,13 +19,11 @@ namespace torsor {
 namespace {
 
 using testing::contains;
+using testing::hugging_face_folder;
+using testing::kHuggingFaceFolders;
 using testing::message_of;
 using testing::shared_path;
 using testing::TestFolder;
-
-const std::vector<std::string> kFolders = {"bloom",          "falcon-alibi",  "falcon-rope",  "gpt-neox",   "gpt2",
-                                           "llama",          "llama-dynamic", "llama-linear", "llama-yarn", "llama31",
-                                           "mistral-window", "mpt",           "phi3-long",    "qwen2",      "qwen3"};
 
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -61,7 +60,7 @@ at::Tensor logits_of(const Decoder& model, std::int64_t tokens) {
 TEST(Export, FifteenFoldersComeOutAsTheyWere) {
   if (shared_path("data/models/hf-tiny").empty()) GTEST_SKIP() << "the shared data are not here";
   const TestFolder folder;
-  for (const std::string& name : kFolders) {
+  for (const std::string& name : kHuggingFaceFolders) {
     const std::string path = shared_path("data/models/hf-tiny/" + name), out = folder / name;
     const LoadedModel loaded = load_checkpoint(path);
     const HuggingFaceCompanions companions = hugging_face_companions(path);

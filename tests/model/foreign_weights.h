@@ -9,6 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/test_folder.h"
+#include "torsor/base/file.h"
+#include "torsor/base/json.h"
+#include "torsor/train/state.h"
+
 namespace torsor::testing {
 
 /// Named float32 tensors from one seeded stream, and the same numbers in float64.
@@ -47,5 +52,20 @@ inline at::Tensor split_heads(const at::Tensor& x, std::int64_t heads) {
   return x.view({x.size(0), heads, -1}).transpose(0, 1);
 }
 inline at::Tensor join_heads(const at::Tensor& x) { return x.transpose(0, 1).reshape({x.size(1), -1}); }
+
+/// A folder of transformers.
+inline void write_hugging_face(const TestFolder& folder, const Json& config, ForeignWeights& weights) {
+  write_file_atomic(folder / "config.json", json_text(config));
+  save_tensors(folder / "model.safetensors", weights.tensors(), {{"format", "pt"}});
+}
+
+/// (count) ids from `first` on and below `end`.
+inline at::Tensor some_tokens(std::int64_t count, std::int64_t first, std::int64_t end, std::uint64_t seed) {
+  return at::randint(first, end, {count}, at::make_generator<at::CPUGeneratorImpl>(seed), at::kLong);
+}
+
+inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
 
 }  // namespace torsor::testing

@@ -18,9 +18,11 @@ namespace {
 using testing::contains;
 using testing::ForeignWeights;
 using testing::join_heads;
+using testing::largest_difference;
 using testing::message_of;
 using testing::split_heads;
 using testing::TestFolder;
+using testing::write_hugging_face;
 
 constexpr std::int64_t kWidth = 24, kHeads = 3, kInner = 40, kLayers = 2, kVocabulary = 37, kLongest = 20, kLabels = 4;
 
@@ -168,18 +170,7 @@ struct Plain {
   }
 };
 
-void write_folder(const TestFolder& folder, const Json& config, ForeignWeights& weights) {
-  write_file_atomic(folder / "config.json", json_text(config));
-  save_tensors(folder / "model.safetensors", weights.tensors(), {{"format", "pt"}});
-}
-
-at::Tensor some_tokens(std::int64_t count, std::int64_t below = kVocabulary) {
-  return at::randint(0, below, {count}, at::make_generator<at::CPUGeneratorImpl>(3), at::kLong);
-}
-
-double worst(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
+at::Tensor some_tokens(std::int64_t count) { return testing::some_tokens(count, 0, kVocabulary, 3); }
 
 TEST(HuggingFaceEncoder, BertAndItsKinEqualTheirFormulas) {
   const at::NoGradGuard no_grad;
@@ -187,7 +178,7 @@ TEST(HuggingFaceEncoder, BertAndItsKinEqualTheirFormulas) {
     const bool classes = type == "bert" || type == "roberta";
     ForeignWeights weights = weights_of(type, true, classes);
     const TestFolder folder;
-    write_folder(folder, config_of(type), weights);
+    write_hugging_face(folder, config_of(type), weights);
     ASSERT_TRUE(is_encoder_checkpoint(folder.path()));
     const LoadedEncoder loaded = load_encoder(folder.path());
     const Plain plain{weights, type};
@@ -199,10 +190,11 @@ TEST(HuggingFaceEncoder, BertAndItsKinEqualTheirFormulas) {
       batch.tokens = tokens.view({1, -1});
       batch.segments = segments.view({1, -1});
       const at::Tensor hidden = loaded.encoder.hidden(batch), wanted = plain.hidden(tokens, segments);
-      EXPECT_LE(worst(hidden[0], wanted), 2e-5) << type << " " << length;
-      EXPECT_LE(worst(loaded.encoder.token_logits(hidden)[0], plain.logits(wanted)), 1e-4) << type << " " << length;
+      EXPECT_LE(largest_difference(hidden[0], wanted), 2e-5) << type << " " << length;
+      EXPECT_LE(largest_difference(loaded.encoder.token_logits(hidden)[0], plain.logits(wanted)), 1e-4)
+          << type << " " << length;
       if (classes) {
-        EXPECT_LE(worst(loaded.encoder.class_logits(hidden), plain.classes(wanted)), 2e-5) << type;
+        EXPECT_LE(largest_difference(loaded.encoder.class_logits(hidden), plain.classes(wanted)), 2e-5) << type;
       }
       // Padding behind, and a longer row beside, change nothing that counts.
       if (length == kLongest) continue;
@@ -211,7 +203,8 @@ TEST(HuggingFaceEncoder, BertAndItsKinEqualTheirFormulas) {
       padded.segments = at::cat({batch.segments, at::zeros({1, kLongest - length}, at::kLong)}, 1);
       padded.documents = at::full({1, kLongest}, -1, at::kLong);
       padded.documents.narrow(1, 0, length).zero_();
-      EXPECT_LE(worst(loaded.encoder.hidden(padded).narrow(1, 0, length)[0], wanted), 2e-5) << type << " padded";
+      EXPECT_LE(largest_difference(loaded.encoder.hidden(padded).narrow(1, 0, length)[0], wanted), 2e-5)
+          << type << " padded";
     }
     // Positions end where the table does.
     EncoderBatch longer;
@@ -229,7 +222,7 @@ TEST(HuggingFaceEncoder, FilesOfEveryShapeAreRead) {
   batch.tokens = some_tokens(9).view({1, -1});
   const auto load = [](ForeignWeights& weights, const Json& config) {
     const TestFolder folder;
-    write_folder(folder, config, weights);
+    write_hugging_face(folder, config, weights);
     return load_encoder(folder.path());
   };
   ForeignWeights weights = weights_of("bert", true, false);
@@ -309,7 +302,7 @@ TEST(HuggingFaceEncoder, WhatWouldBeAnotherModelIsRefused) {
     ForeignWeights weights = weights_of(type, true, type == "bert");
     change(weights.tensors());
     const TestFolder folder;
-    write_folder(folder, config_of(type), weights);
+    write_hugging_face(folder, config_of(type), weights);
     const std::string message = message_of<Error>([&] { load_encoder(folder.path()); });
     EXPECT_TRUE(contains(message, part)) << type << ": " << message;
   };

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "tests/base/test_folder.h"
+#include "tests/model/hugging_face_folders.h"
 #include "torsor/base/file.h"
 #include "torsor/model/checkpoint.h"
 #include "torsor/model/generate.h"
@@ -18,15 +19,11 @@ namespace torsor {
 namespace {
 
 using testing::contains;
+using testing::hugging_face_folder;
+using testing::kHuggingFaceFolders;
 using testing::message_of;
 using testing::shared_path;
 using testing::TestFolder;
-
-const std::vector<std::string> kFolders = {"bloom",          "falcon-alibi",  "falcon-rope",  "gpt-neox",   "gpt2",
-                                           "llama",          "llama-dynamic", "llama-linear", "llama-yarn", "llama31",
-                                           "mistral-window", "mpt",           "phi3-long",    "qwen2",      "qwen3"};
-
-std::string folder_of(const std::string& name) { return shared_path("data/models/hf-tiny/" + name); }
 
 at::Tensor logits_of(const Decoder& model, const at::Tensor& tokens) {
   const at::NoGradGuard no_grad;
@@ -39,14 +36,14 @@ double worst(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().ma
 
 TEST(HuggingFace, FifteenFoldersGiveTheirLogits) {
   if (shared_path("data/models/hf-tiny").empty()) GTEST_SKIP() << "the shared data are not here";
-  for (const std::string& name : kFolders) {
-    LoadedModel loaded = load_checkpoint(folder_of(name));
+  for (const std::string& name : kHuggingFaceFolders) {
+    LoadedModel loaded = load_checkpoint(hugging_face_folder(name));
     // The file was made on the eager path of transformers 5.24, which adds Falcon's ALiBi twice (once to the scores and
     // once more in the mask); its other paths, and what Falcon's models were trained with, add it once.
     if (name == "falcon-alibi")
       for (const ModelParameter& parameter : loaded.model.parameters())
         if (parameter.name.ends_with("alibi.slopes")) parameter.tensor.mul_(2);
-    const TensorFile expected = load_tensors(folder_of(name) + "/expected.safetensors");
+    const TensorFile expected = load_tensors(hugging_face_folder(name) + "/expected.safetensors");
     const at::Tensor tokens = expected.tensors.at("tokens"), wanted = expected.tensors.at("logits");
     const at::Tensor found = logits_of(loaded.model, tokens);
     ASSERT_EQ(found.sizes(), wanted.sizes()) << name;
@@ -86,8 +83,8 @@ Json legacy(Json config) {
 TEST(HuggingFace, OlderKeysMeanTheSame) {
   if (shared_path("data/models/hf-tiny").empty()) GTEST_SKIP() << "the shared data are not here";
   int seen = 0;
-  for (const std::string& name : kFolders) {
-    const Json config = read_json(folder_of(name) + "/config.json");
+  for (const std::string& name : kHuggingFaceFolders) {
+    const Json config = read_json(hugging_face_folder(name) + "/config.json");
     if (!config.contains("rope_parameters")) continue;
     const ModelConfig now = read_hugging_face(config, name).config,
                       then = read_hugging_face(legacy(config), name).config;
@@ -97,7 +94,7 @@ TEST(HuggingFace, OlderKeysMeanTheSame) {
   }
   EXPECT_GE(seen, 11);
   // The words of Pythia.
-  Json pythia = legacy(read_json(folder_of("gpt-neox") + "/config.json"));
+  Json pythia = legacy(read_json(hugging_face_folder("gpt-neox") + "/config.json"));
   pythia["rotary_pct"] = pythia.at("partial_rotary_factor");
   pythia["rotary_emb_base"] = pythia.at("rope_theta");
   pythia.erase("partial_rotary_factor"), pythia.erase("rope_theta");

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/base/test_folder.h"
+#include "tests/model/foreign_weights.h"
 #include "torsor/model/decoder.h"
 #include "torsor/model/generate.h"
 
@@ -13,11 +14,8 @@ namespace torsor {
 namespace {
 
 using testing::contains;
+using testing::largest_difference;
 using testing::message_of;
-
-double worst(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
 
 TEST(Project, HalvesAreReadAsTheyAre) {
   const at::NoGradGuard no_grad;
@@ -50,7 +48,7 @@ TEST(Project, GradientsGoAroundTheKernel) {
   const at::Tensor weight = at::randn({4, 6}).to(at::kBFloat16), x = at::randn({1, 6});
   x.requires_grad_(true);
   project(x, weight, at::kFloat).sum().backward();
-  EXPECT_LE(worst(x.grad(), weight.to(at::kDouble).sum(0, true)), 1e-6);
+  EXPECT_LE(largest_difference(x.grad(), weight.to(at::kDouble).sum(0, true)), 1e-6);
 }
 
 ModelConfig some_config(const std::string& encoding) {
@@ -84,13 +82,14 @@ TEST(Project, ADecoderOfHalvesIsTheOneWithRoundedMatrices) {
       TokenBatch batch;
       batch.tokens = at::arange(20).view({1, 20});
       const at::Tensor wanted = rounded.logits(rounded.hidden(batch));
-      EXPECT_LE(worst(halves.logits(halves.hidden(batch)), wanted), 1e-4) << encoding;
+      EXPECT_LE(largest_difference(halves.logits(halves.hidden(batch)), wanted), 1e-4) << encoding;
       // Step by step, where the kernel multiplies.
       KvCache cache = halves.make_cache(1, 20);
       for (std::int64_t t = 0; t < 20; ++t) {
         TokenBatch step;
         step.tokens = batch.tokens.narrow(1, t, 1);
-        EXPECT_LE(worst(halves.logits(halves.hidden(step, &cache)), wanted.narrow(1, t, 1)), 1e-4) << encoding << t;
+        EXPECT_LE(largest_difference(halves.logits(halves.hidden(step, &cache)), wanted.narrow(1, t, 1)), 1e-4)
+            << encoding << t;
       }
     }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/data/spaced_tokenizer.h"
 #include "tests/syntax/toy_parser.h"
 #include "tests/syntax/treebanks.h"
 #include "torsor/base/error.h"
@@ -101,20 +102,8 @@ TEST(TokenSpans, OfBytes) {
   EXPECT_TRUE(contains(message_of<Error>([&] { token_spans(tokenizer, tokenizer.encode("h"), text); }), "byte 4"));
 }
 
-/// Bytes with a space before every text, which is not there when they are decoded from the beginning.
-struct Spaced : ByteTokenizer {
-  std::vector<TokenId> encode(std::string_view text) const override {
-    return ByteTokenizer::encode(" " + std::string(text));
-  }
-  std::string decode(std::span<const TokenId> ids) const override {
-    const std::string text = ByteTokenizer::decode(ids);
-    return text.starts_with(' ') ? text.substr(1) : text;
-  }
-  std::string text_of(TokenId id) const override { return ByteTokenizer::decode({&id, 1}); }
-};
-
 TEST(TokenSpans, WhatStandsBeforeATextHasNone) {
-  const Spaced tokenizer;
+  const torsor::testing::SpacedTokenizer tokenizer;
   const std::string text = "a b";
   EXPECT_EQ(token_spans(tokenizer, tokenizer.encode(text), text),
             (std::vector<ByteSpan>{{0, 0}, {0, 1}, {1, 2}, {2, 3}}));

@@ -121,7 +121,7 @@ class KvCache {
   /// tokens (CacheContract::evict, evict_oldest), where a layer with a window would keep sinks, or as shift() does.
   void evict(std::int64_t sinks, std::int64_t newest, bool close = false);
   /// The same with a number of newest tokens for each row.
-  void evict(std::int64_t sinks, const std::vector<std::int64_t>& newest, bool close = false);
+  void evict_rows(std::int64_t sinks, const std::vector<std::int64_t>& newest, bool close = false);
 
   /// A cache of its own whose row b is a copy of row rows[b], for searches that go on in several ways. Throws Error for
   /// a row that is not there.

@@ -173,10 +173,10 @@ void KvCache::move_tokens(std::int64_t index, const at::Tensor& offsets, const a
 // Evict
 
 void KvCache::evict(std::int64_t sinks, std::int64_t newest, bool close) {
-  evict(sinks, std::vector<std::int64_t>(static_cast<std::size_t>(options_.batch), newest), close);
+  evict_rows(sinks, std::vector<std::int64_t>(static_cast<std::size_t>(options_.batch), newest), close);
 }
 
-void KvCache::evict(std::int64_t sinks, const std::vector<std::int64_t>& newest, bool close) {
+void KvCache::evict_rows(std::int64_t sinks, const std::vector<std::int64_t>& newest, bool close) {
   const std::size_t rows = static_cast<std::size_t>(options_.batch);
   if (newest.size() != rows)
     throw Error(str("cache: evict expects ", rows, " numbers of tokens, found ", newest.size()));

@@ -15,18 +15,22 @@
 #include "torsor/train/state.h"
 
 namespace torsor {
-namespace {
 
-/// The first tokens of a file, (1, T).
-at::Tensor tokens_of(const std::string& path, std::int64_t token_bytes, std::int64_t vocabulary, std::int64_t most) {
-  const Corpus corpus =
-      load_tokens(path, static_cast<std::size_t>(token_bytes), static_cast<std::uint32_t>(vocabulary));
+at::Tensor first_tokens(const Corpus& corpus, std::int64_t most) {
   const Document& document = corpus.documents.front();
   auto count = static_cast<std::int64_t>(document.tokens.size());
   if (most > 0) count = std::min(count, most);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
   document.tokens.copy(0, ids.size(), ids.data());
   return at::tensor(ids, at::kLong).view({1, count});
+}
+
+namespace {
+
+/// The same of a file.
+at::Tensor tokens_of(const std::string& path, std::int64_t token_bytes, std::int64_t vocabulary, std::int64_t most) {
+  return first_tokens(load_tokens(path, static_cast<std::size_t>(token_bytes), static_cast<std::uint32_t>(vocabulary)),
+                      most);
 }
 
 }  // namespace

@@ -142,13 +142,11 @@ void dump_logits(const LoadedModel& loaded, const Corpus& corpus, std::int64_t l
                  const SyntaxFeed* feed) {
   // One pass over the first window of `length` tokens (or all there are): every position's logits.
   at::NoGradGuard no_grad;
-  const Document& document = corpus.documents.front();
-  const std::int64_t count = std::min<std::int64_t>(length, static_cast<std::int64_t>(document.tokens.size()));
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
-  document.tokens.copy(0, ids.size(), ids.data());
   TokenBatch batch;
-  batch.tokens = at::tensor(ids, at::kLong).view({1, count});
-  batch.named = feed_rows(feed, loaded.model.encoding(), {window_row(corpus, {0, 0}, ids.size())}, count);
+  batch.tokens = first_tokens(corpus, length);
+  const std::int64_t count = batch.tokens.size(1);
+  batch.named =
+      feed_rows(feed, loaded.model.encoding(), {window_row(corpus, {0, 0}, static_cast<std::size_t>(count))}, count);
   const at::ScalarType dtype = dtype_named(arguments.dtype);
   const at::Tensor logits = loaded.model.logits(loaded.model.hidden(batch, nullptr, dtype), dtype).squeeze(0);
   save_tensors(arguments.dump, {{"tokens", batch.tokens.squeeze(0)}, {"logits", logits.to(at::kFloat)}});

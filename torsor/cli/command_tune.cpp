@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "torsor/cli/checkpoint_out.h"
 #include "torsor/cli/publish.h"
 #include "torsor/lab/tune.h"
 #include "torsor/model/checkpoint.h"
@@ -60,13 +61,9 @@ int run_merge(const TuneArguments& arguments, const CommonOptions& common) {
     throw UsageError(str("tune --merge takes the adapter alone, found '", arguments.checkpoint,
                          "' too; another place of its base is given by --base"));
   if (!is_adapter(arguments.merge)) throw Error(str("'", arguments.merge, "' holds no adapter.json"));
-  refuse_spoiling(out, arguments.merge);
   const LoadedAdapter adapter = load_adapter(arguments.merge, arguments.base);
   refuse_spoiling(out, adapter.base.folder);
-  for (const char* name : {"adapter.json", "state.safetensors", "log.jsonl"})
-    if (present(out, name)) throw Error(str("'", out, "' holds a run; give another --out"));
-  if (!common.force && (present(out, "config.json") || present(out, "model.safetensors")))
-    throw Error(str("'", out, "' already holds a checkpoint; give another --out or replace it with --force"));
+  check_checkpoint_out(common, arguments.merge);
   const Decoder merged = adapter.tuned.merged();
   save_checkpoint(out, merged, adapter.base.tokenizer, adapter.base.embedder, adapter.base.reader);
   if (common.json) {

@@ -5,6 +5,7 @@
 #include "torsor/base/file.h"
 #include "torsor/data/tokenizer_file.h"
 #include "torsor/model/adapter.h"
+#include "torsor/model/checkpoint_files.h"
 #include "torsor/model/gguf_model.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_export.h"
@@ -13,11 +14,6 @@
 #include "torsor/train/state.h"
 
 namespace torsor {
-namespace {
-
-constexpr const char* kFormat = "torsor-checkpoint-1";
-
-}  // namespace
 
 std::string hugging_face_obstacle(const ModelConfig& config) {
   try {
@@ -31,15 +27,8 @@ std::string hugging_face_obstacle(const ModelConfig& config) {
 void save_checkpoint(const std::string& folder, const Decoder& model, const std::string& tokenizer,
                      const std::string& embedder, const std::shared_ptr<const Tokenizer>& reader,
                      std::int64_t longest) {
-  make_directories(folder);
-  if (reader)
-    for (const TokenizerFile& file : reader->files()) write_file_atomic(folder + "/" + file.name, file.content);
-  std::map<std::string, at::Tensor> tensors;
-  for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.detach();
-  save_tensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
   const ModelConfig& config = model.config();
   Json json;
-  json["format"] = kFormat;
   json["encoding"] = config.encoding;
   json["model"] = model_to_json(config);
   json["vocabulary_size"] = config.vocabulary_size;
@@ -47,9 +36,12 @@ void save_checkpoint(const std::string& folder, const Decoder& model, const std:
   json["tokenizer"] = tokenizer;
   if (!embedder.empty() && reads_vectors(model.encoding()))
     json["structure_embedder"] = structure_embedder_to_json(embedder);
-  if (hugging_face_obstacle(config).empty())
+  try {
     json.update(hugging_face_form(config, {.own_names = true, .longest = longest}).config);
-  write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
+  } catch (const Refusal&) {
+    // Hugging Face has no such model: the folder is this project's alone.
+  }
+  write_checkpoint(folder, model.parameters(), json, reader);
 }
 
 namespace {
@@ -129,10 +121,7 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
   if (!object.has("format") && is_hugging_face(json)) return load_hugging_face(folder, json, encoding, precision);
-  if (!object.has("format"))
-    object.fail(str("\"format\" is missing; a checkpoint of this project has \"", kFormat, "\""));
-  const auto format = object.get<std::string>("format");
-  if (format != kFormat) object.fail(str("format must be ", kFormat, ", found ", format));
+  check_checkpoint_format(object);
   if (object.get<std::string>("kind", "decoder") != "decoder")
     object.fail("expected the checkpoint of a decoder, found an encoder's");
   const auto stored = object.get<std::string>("encoding");

@@ -7,6 +7,7 @@
 #include "torsor/base/utf8.h"
 #include "torsor/model/activation.h"
 #include "torsor/model/attention_parameters.h"
+#include "torsor/model/checkpoint_files.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_encoder.h"
 #include "torsor/model/structure_embedder.h"
@@ -14,8 +15,6 @@
 
 namespace torsor {
 namespace {
-
-constexpr const char* kFormat = "torsor-checkpoint-1";
 
 /// What a checkpoint calls the ids.
 const char* tokens_of(const EncoderConfig& config) { return config.byte_tokens ? EncoderTokens::kName : "tokens"; }
@@ -284,14 +283,8 @@ at::Tensor Encoder::class_logits(const at::Tensor& hidden, bool training, at::Sc
 // ---- checkpoints ----------------------------------------------------------------------------------------------------
 
 void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about, const std::string& embedder) {
-  make_directories(folder);
-  std::map<std::string, at::Tensor> tensors;
-  for (const ModelParameter& parameter : encoder.parameters()) tensors[parameter.name] = parameter.tensor.detach();
-  // Weights first, so that a folder with a config is whole.
-  save_tensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
   const EncoderConfig& config = encoder.config();
   Json json;
-  json["format"] = kFormat;
   json["kind"] = "encoder";
   json["encoding"] = config.model.encoding;
   json["model"] = encoder_to_json(config);
@@ -302,7 +295,7 @@ void save_encoder(const std::string& folder, const Encoder& encoder, const Json&
   json["task"] = about;
   if (!embedder.empty() && reads_vectors(encoder.encoding()))
     json["structure_embedder"] = structure_embedder_to_json(embedder);
-  write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
+  write_checkpoint(folder, encoder.parameters(), json, nullptr);
 }
 
 LoadedEncoder load_encoder(const std::string& folder) {
@@ -314,8 +307,7 @@ LoadedEncoder load_encoder(const std::string& folder) {
     const std::map<std::string, at::Tensor> weights = hugging_face_encoder_weights(model, load_sharded(folder), folder);
     return {Encoder(model.config, weights, folder), nullptr, ""};
   }
-  if (const auto format = object.get<std::string>("format"); format != kFormat)
-    object.fail(str("format must be ", kFormat, ", found ", format));
+  check_checkpoint_format(object);
   if (object.get<std::string>("kind", "decoder") != "encoder")
     object.fail("expected the checkpoint of an encoder, found a decoder's");
   const auto tokenizer = object.get<std::string>("tokenizer");

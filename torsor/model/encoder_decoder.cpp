@@ -9,6 +9,7 @@
 #include "torsor/base/file.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/tokenizer_file.h"
+#include "torsor/model/checkpoint_files.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_t5.h"
 #include "torsor/train/state.h"
@@ -16,7 +17,6 @@
 namespace torsor {
 namespace {
 
-constexpr const char* kFormat = "torsor-checkpoint-1";
 constexpr const char* kKind = "encoder-decoder";
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kShared = "embed_tokens.weight";
@@ -191,15 +191,10 @@ bool is_encoder_decoder(const std::string& folder) {
   return json.contains("format") ? json.value("kind", Json()) == Json(kKind) : is_hugging_face_t5(json);
 }
 
-void save_encoder_decoder(const std::string& folder, const EncoderDecoder& model, const std::string& tokenizer) {
-  make_directories(folder);
-  std::map<std::string, at::Tensor> tensors;
-  for (const ModelParameter& parameter : model.parameters()) tensors[parameter.name] = parameter.tensor.detach();
-  // Weights first, so that a folder with a config is whole.
-  save_tensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
+void save_encoder_decoder(const std::string& folder, const EncoderDecoder& model, const std::string& tokenizer,
+                          const std::shared_ptr<const Tokenizer>& reader) {
   const EncoderDecoderConfig& config = model.config();
   Json json;
-  json["format"] = kFormat;
   json["kind"] = kKind;
   json["encoder"] = stack_to_json(config.encoder);
   json["decoder"] = stack_to_json(config.decoder);
@@ -207,7 +202,7 @@ void save_encoder_decoder(const std::string& folder, const EncoderDecoder& model
   json["start_token"] = config.start_token;
   json["end_tokens"] = config.end_tokens;
   json["tokenizer"] = tokenizer;
-  write_file_atomic(folder + "/config.json", json_text(json, 2) + "\n");
+  write_checkpoint(folder, model.parameters(), json, reader);
 }
 
 LoadedEncoderDecoder load_encoder_decoder(const std::string& folder) {
@@ -221,8 +216,7 @@ LoadedEncoderDecoder load_encoder_decoder(const std::string& folder) {
     return {EncoderDecoder(model.config, weights, folder), found.reader ? found.reader->name() : "tokens",
             std::move(found.reader)};
   }
-  if (const auto format = object.get<std::string>("format"); format != kFormat)
-    object.fail(str("format must be ", kFormat, ", found ", format));
+  check_checkpoint_format(object);
   if (const auto kind = object.get<std::string>("kind", "decoder"); kind != kKind)
     object.fail(str("expected an encoder and a decoder, found the checkpoint of ", quote(kind), " alone"));
   EncoderDecoderConfig config;
@@ -240,7 +234,8 @@ LoadedEncoderDecoder load_encoder_decoder(const std::string& folder) {
   }
   object.finish();
   const std::string weights = folder + "/model.safetensors";
-  return {EncoderDecoder(config, load_tensors(weights).tensors, weights), tokenizer};
+  return {EncoderDecoder(config, load_tensors(weights).tensors, weights), tokenizer,
+          named_tokenizer(folder, tokenizer)};
 }
 
 }  // namespace torsor

@@ -72,8 +72,9 @@ class EncoderDecoder {
 /// Whether the config.json of a folder describes such a model, of this project or of Hugging Face.
 bool is_encoder_decoder(const std::string& folder);
 
-/// Writes config.json ("kind": "encoder-decoder") and model.safetensors as save_checkpoint does.
-void save_encoder_decoder(const std::string& folder, const EncoderDecoder& model, const std::string& tokenizer);
+/// Writes config.json ("kind": "encoder-decoder"), model.safetensors and the files of `reader` as save_checkpoint does.
+void save_encoder_decoder(const std::string& folder, const EncoderDecoder& model, const std::string& tokenizer,
+                          const std::shared_ptr<const Tokenizer>& reader = nullptr);
 
 struct LoadedEncoderDecoder {
   EncoderDecoder model;

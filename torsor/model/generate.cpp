@@ -81,7 +81,7 @@ class Generation {
       stay[b] = std::max<std::int64_t>(1, behind - std::max(arriving[b], behind / 8));
       any = true;
     }
-    if (any) cache_.evict(options_.sinks, stay, closes(model_.encoding().cache(0)));
+    if (any) cache_.evict_rows(options_.sinks, stay, closes(model_.encoding().cache(0)));
   }
 
   /// Most tokens that a layer holds of a row.

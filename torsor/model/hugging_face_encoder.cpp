@@ -1,12 +1,12 @@
 // Keys and names: transformers 5.24, src/transformers/models/{bert,roberta,distilbert,roformer}.
 #include "torsor/model/hugging_face_encoder.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "torsor/base/utf8.h"
 #include "torsor/model/foreign_keys.h"
+#include "torsor/model/foreign_tensors.h"
 
 namespace torsor {
 namespace {
@@ -73,73 +73,56 @@ Names names_of(const std::string& type) {
 class Renaming {
  public:
   Renaming(HuggingFaceEncoder& model, const Tensors& tensors, const std::string& source)
-      : model_(model), names_(names_of(model.model_type)), source_(source) {
+      : model_(model),
+        names_(names_of(model.model_type)),
+        source_(source),
+        tensors_(of_today(tensors), source, model.model_type),
+        root_(tensors_.any_under(names_.root) ? names_.root : "") {}
+
+  Tensors run() {
+    const ModelConfig& c = model_.config.model;
+    for (const auto& [theirs, ours] : names_.modules) tensors_.module(root_ + theirs, ours);
+    if (model_.model_type == "distilbert") tensors_.put("model.embed_segments.weight", at::zeros({1, c.width}));
+    positions();
+    for (std::int64_t layer = 0; layer < c.layers; ++layer)
+      for (const auto& [theirs, ours] : names_.layer)
+        tensors_.module(str(root_, names_.layers, layer, ".", theirs), str("model.layers.", layer, ".", ours));
+    token_head();
+    class_head();
+    return tensors_.finish();
+  }
+
+ private:
+  /// Without what repeats the configuration (counts from 0, RoFormer's sines); gamma and beta are older names.
+  static Tensors of_today(const Tensors& tensors) {
+    Tensors result;
     for (const auto& [name, tensor] : tensors) {
-      // Counts from 0, and RoFormer's sines, repeat the configuration; gamma and beta are older names.
       if (name.ends_with("embeddings.position_ids") || name.ends_with("encoder.embed_positions.weight")) continue;
       std::string now = name;
       if (now.ends_with(".gamma")) now.replace(now.size() - 5, 5, "weight");
       if (now.ends_with(".beta")) now.replace(now.size() - 4, 4, "bias");
-      left_.emplace(now, tensor);
+      result.emplace(now, tensor);
     }
-    if (std::any_of(left_.begin(), left_.end(), [&](const auto& one) { return one.first.starts_with(names_.root); }))
-      root_ = names_.root;
-  }
-
-  Tensors run() {
-    const ModelConfig& c = model_.config.model;
-    for (const auto& [theirs, ours] : names_.modules) module(root_ + theirs, ours);
-    if (model_.model_type == "distilbert") put("model.embed_segments.weight", at::zeros({1, c.width}));
-    positions();
-    for (std::int64_t layer = 0; layer < c.layers; ++layer)
-      for (const auto& [theirs, ours] : names_.layer)
-        module(str(root_, names_.layers, layer, ".", theirs), str("model.layers.", layer, ".", ours));
-    token_head();
-    class_head();
-    if (!left_.empty())
-      throw Error(str(source_, ": tensor '", left_.begin()->first, "' ", left_.begin()->second.sizes(),
-                      " belongs to no part of a ", model_.model_type, " that is read here"));
-    return std::move(result_);
-  }
-
- private:
-  bool has(const std::string& name) const { return left_.count(name) > 0; }
-
-  at::Tensor take(const std::string& name) {
-    const auto found = left_.find(name);
-    if (found == left_.end()) throw Error(str(source_, ": tensor '", name, "' is missing"));
-    const at::Tensor tensor = found->second;
-    left_.erase(found);
-    if (!at::isFloatingType(tensor.scalar_type()))
-      throw Error(str(source_, ": tensor '", name, "' must be floating, found ", tensor.scalar_type()));
-    return tensor;
-  }
-
-  void put(const std::string& name, const at::Tensor& tensor) { result_[name] = tensor.to(at::kFloat).contiguous(); }
-
-  /// Weight and bias, where they are there; the encoder says which it misses.
-  void module(const std::string& theirs, const std::string& ours) {
-    for (const char* part : {".weight", ".bias"})
-      if (has(theirs + part)) put(ours + part, take(theirs + part));
+    return result;
   }
 
   void positions() {
     if (model_.model_type == "roformer") return;
     const std::string name = root_ + "embeddings.position_embeddings.weight";
-    const at::Tensor table = take(name);
+    const at::Tensor table = tensors_.take(name);
     const std::int64_t rows = model_.config.model.train_length + model_.first_row;
     if (table.dim() != 2 || table.size(0) != rows)
       throw Error(str(source_, ": tensor '", name, "' must have ", rows, " rows (max_position_embeddings), found ",
                       table.sizes()));
-    put("model.position.learned.table", table.narrow(0, model_.first_row, model_.config.model.train_length));
+    tensors_.put("model.position.learned.table", table.narrow(0, model_.first_row, model_.config.model.train_length));
   }
 
   void token_head() {
-    model_.config.token_head = has(std::string(names_.token_head.front().first) + ".weight");
+    model_.config.token_head = tensors_.has(std::string(names_.token_head.front().first) + ".weight");
     if (model_.config.token_head)
-      for (const auto& [theirs, ours] : names_.token_head) module(theirs, ours);
-    if (has(names_.decoder)) {
-      const at::Tensor decoder = take(names_.decoder), embedding = result_["model.embed_tokens.weight"];
+      for (const auto& [theirs, ours] : names_.token_head) tensors_.module(theirs, ours);
+    if (tensors_.has(names_.decoder)) {
+      const at::Tensor decoder = tensors_.take(names_.decoder), embedding = tensors_.kept("model.embed_tokens.weight");
       if (!embedding.defined() || !decoder.to(at::kFloat).equal(embedding))
         throw Error(str(source_, ": tensor '", names_.decoder,
                         "' differs from the embedding of tokens; only a head tied to it is supported"));
@@ -147,9 +130,9 @@ class Renaming {
     // The same numbers under two names, of which files hold one or both; the first is the one that is added.
     bool found = false;
     for (const char* name : {names_.token_bias, names_.other_token_bias}) {
-      if (!has(name)) continue;
-      const at::Tensor bias = take(name);
-      if (!found) put("head.tokens.bias", bias);
+      if (!tensors_.has(name)) continue;
+      const at::Tensor bias = tensors_.take(name);
+      if (!found) tensors_.put("head.tokens.bias", bias);
       found = true;
     }
   }
@@ -158,25 +141,26 @@ class Renaming {
     const std::string& type = model_.model_type;
     std::string dense = root_ + "pooler.dense", out;
     if (type == "bert")
-      out = has("classifier.weight") ? "classifier" : "cls.seq_relationship";
-    else if (is_roberta(type) && has("classifier.out_proj.weight"))
+      out = tensors_.has("classifier.weight") ? "classifier" : "cls.seq_relationship";
+    else if (is_roberta(type) && tensors_.has("classifier.out_proj.weight"))
       dense = "classifier.dense", out = "classifier.out_proj";
-    else if (has("classifier.weight") || has("classifier.out_proj.weight"))
+    else if (tensors_.has("classifier.weight") || tensors_.has("classifier.out_proj.weight"))
       throw Error(str(source_, ": the class head of a ", type, " is not supported (no tanh behind its dense layer)"));
-    if (!out.empty() && has(out + ".weight") && has(dense + ".weight")) {
-      module(dense, "head.classes.pooler");
-      module(out, "head.classes.out");
-      const at::Tensor& weight = result_["head.classes.out.weight"];
+    if (!out.empty() && tensors_.has(out + ".weight") && tensors_.has(dense + ".weight")) {
+      tensors_.module(dense, "head.classes.pooler");
+      tensors_.module(out, "head.classes.out");
+      const at::Tensor weight = tensors_.kept("head.classes.out.weight");
       model_.config.labels = weight.dim() == 2 ? weight.size(0) : 0;
     }
     // A pooler that no head reads.
-    for (const char* part : {".weight", ".bias"}) left_.erase(root_ + "pooler.dense" + part);
+    for (const char* part : {".weight", ".bias"}) tensors_.drop(root_ + "pooler.dense" + part);
   }
 
   HuggingFaceEncoder& model_;
   Names names_;
-  std::string source_, root_;
-  Tensors left_, result_;
+  std::string source_;
+  ForeignTensors tensors_;
+  std::string root_;
 };
 
 MlpKind activation_of(JsonObject& keys, const char* key) {

@@ -7,6 +7,7 @@
 
 #include "torsor/base/utf8.h"
 #include "torsor/model/foreign_keys.h"
+#include "torsor/model/foreign_tensors.h"
 
 namespace torsor {
 namespace {
@@ -120,21 +121,12 @@ HuggingFaceT5 read_hugging_face_t5(const Json& config, const std::string& source
 std::map<std::string, at::Tensor> hugging_face_t5_weights(HuggingFaceT5& model,
                                                           const std::map<std::string, at::Tensor>& tensors,
                                                           const std::string& source) {
-  std::map<std::string, at::Tensor> left = tensors, result;
-  const auto take = [&](const std::string& name) {
-    const auto found = left.find(name);
-    if (found == left.end()) throw Error(str(source, ": tensor '", name, "' is missing"));
-    const at::Tensor tensor = found->second;
-    left.erase(found);
-    if (!at::isFloatingType(tensor.scalar_type()))
-      throw Error(str(source, ": tensor '", name, "' must be floating, found ", tensor.scalar_type()));
-    return tensor.to(at::kFloat).contiguous();
-  };
+  ForeignTensors found(tensors, source, model.model_type);
   // The embedding goes by three names; files hold some of them.
   at::Tensor shared;
   for (const char* name : {"shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
-    if (left.count(name) == 0) continue;
-    const at::Tensor one = take(name);
+    if (!found.has(name)) continue;
+    const at::Tensor one = found.take(name);
     if (!shared.defined())
       shared = one;
     else if (!shared.equal(one))
@@ -142,19 +134,16 @@ std::map<std::string, at::Tensor> hugging_face_t5_weights(HuggingFaceT5& model,
           str(source, ": tensor '", name, "' differs from the other stack's embedding, which is not supported"));
   }
   if (!shared.defined()) throw Error(str(source, ": tensor 'shared.weight' is missing"));
-  result["embed_tokens.weight"] = shared;
-  if (left.count("lm_head.weight") > 0) {
-    const at::Tensor head = take("lm_head.weight");
+  found.put("embed_tokens.weight", shared);
+  if (found.has("lm_head.weight")) {
+    const at::Tensor head = found.take("lm_head.weight");
     model.config.decoder.tie_head = head.equal(shared);
-    if (!model.config.decoder.tie_head) result["decoder.lm_head.weight"] = head;
+    if (!model.config.decoder.tie_head) found.put("decoder.lm_head.weight", head);
   }
   // Of older files, which transformers does not read either.
-  left.erase("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight");
-  for (const auto& [theirs, ours] : names_of(model)) result[ours] = take(theirs);
-  if (!left.empty())
-    throw Error(str(source, ": tensor '", left.begin()->first, "' ", left.begin()->second.sizes(),
-                    " belongs to no part of a ", model.model_type));
-  return result;
+  found.drop("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight");
+  for (const auto& [theirs, ours] : names_of(model)) found.put(ours, found.take(theirs));
+  return found.finish();
 }
 
 }  // namespace torsor

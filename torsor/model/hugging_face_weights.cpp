@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "torsor/model/foreign_tensors.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/train/state.h"
 
@@ -23,78 +24,56 @@ bool is_buffer(const std::string& name) {
 class Renaming {
  public:
   Renaming(const HuggingFaceModel& model, const Tensors& tensors, const std::string& source)
-      : model_(model), names_(family_names(model.model_type, model.config.block.parallel)), source_(source) {
-    for (const auto& [name, tensor] : tensors)
-      if (!is_buffer(name)) left_.emplace(name, tensor);
-    // A file of the bare model leaves the root out.
-    const auto under_root = [&](const auto& one) { return one.first.starts_with(names_.root); };
-    if (std::none_of(left_.begin(), left_.end(), under_root))
-      root_.clear();
-    else
-      root_ = names_.root;
-  }
+      : model_(model),
+        names_(family_names(model.model_type, model.config.block.parallel)),
+        source_(source),
+        tensors_(without_buffers(tensors), source, model.model_type),
+        // A file of the bare model leaves the root out.
+        root_(tensors_.any_under(names_.root) ? names_.root : "") {}
 
   Tensors run() {
     const ModelConfig& c = model_.config;
-    for (const auto& [theirs, ours] : names_.whole) module(root_ + theirs, ours, false);
-    if (names_.positions != nullptr) put(kLearnedTable, take(str(root_, names_.positions, ".weight")));
+    for (const auto& [theirs, ours] : names_.whole) tensors_.module(root_ + theirs, ours);
+    if (names_.positions != nullptr)
+      tensors_.put(kLearnedTable, tensors_.take(str(root_, names_.positions, ".weight")));
     if (c.tie_head)
-      left_.erase(str(names_.head, ".weight"));  // the embedding once more
+      tensors_.drop(str(names_.head, ".weight"));  // the embedding once more
     else
-      module(names_.head, "lm_head", false);
+      tensors_.module(names_.head, "lm_head");
     for (std::int64_t layer = 0; layer < c.layers; ++layer) {
       const std::string theirs = str(root_, names_.layers, layer, "."), ours = str("model.layers.", layer, ".");
-      for (const auto& [from, to] : names_.layer) module(theirs + from, ours + to, names_.transposed);
+      for (const auto& [from, to] : names_.layer) tensors_.module(theirs + from, ours + to, names_.transposed);
       if (names_.fused != nullptr) split_attention(theirs + names_.fused, ours + "self_attn.");
       if (names_.gate_up != nullptr) split_gate(theirs + names_.gate_up, ours + "mlp.");
-      if (!model_.slopes.empty()) put(ours + "self_attn.position.alibi.slopes", at::tensor(model_.slopes, at::kDouble));
+      if (!model_.slopes.empty())
+        tensors_.put(ours + "self_attn.position.alibi.slopes", at::tensor(model_.slopes, at::kDouble));
     }
-    if (!left_.empty())
-      throw Error(str(source_, ": tensor '", left_.begin()->first, "' ", left_.begin()->second.sizes(),
-                      " belongs to no part of a ", model_.model_type));
-    return std::move(result_);
+    return tensors_.finish();
   }
 
  private:
-  at::Tensor take(const std::string& name) {
-    const auto found = left_.find(name);
-    if (found == left_.end()) throw Error(str(source_, ": tensor '", name, "' is missing"));
-    at::Tensor tensor = found->second;
-    left_.erase(found);
-    return tensor;
-  }
-
-  void put(const std::string& name, const at::Tensor& tensor) {
-    if (!at::isFloatingType(tensor.scalar_type()))
-      throw Error(str(source_, ": the tensor for '", name, "' must be floating, found ", tensor.scalar_type()));
-    result_[name] = tensor.to(at::kFloat).contiguous();
-  }
-
-  /// Weight and bias of a module, where they are there; the decoder says which it misses.
-  void module(const std::string& theirs, const std::string& ours, bool transposed) {
-    for (const char* part : {".weight", ".bias"}) {
-      if (left_.count(theirs + part) == 0) continue;
-      const at::Tensor tensor = take(theirs + part);
-      put(ours + part, transposed && tensor.dim() == 2 ? tensor.t() : tensor);
-    }
+  static Tensors without_buffers(const Tensors& tensors) {
+    Tensors rest;
+    for (const auto& [name, tensor] : tensors)
+      if (!is_buffer(name)) rest.emplace(name, tensor);
+    return rest;
   }
 
   void split_attention(const std::string& theirs, const std::string& ours) {
     const ModelConfig& c = model_.config;
     const std::int64_t d = c.head_dim, heads = c.heads, keys = c.kv_heads, group = heads / keys;
     for (const char* part : {".weight", ".bias"}) {
-      if (left_.count(theirs + part) == 0) {
-        if (std::string(part) == ".weight") throw Error(str(source_, ": tensor '", theirs, part, "' is missing"));
-        continue;
-      }
-      at::Tensor all = take(theirs + part);
+      if (std::string(part) == ".bias" && !tensors_.has(theirs + part)) continue;
+      at::Tensor all = tensors_.take(theirs + part);
       if (names_.transposed && all.dim() == 2) all = all.t();
       const std::int64_t rows = fused_row_count(c);
       if (all.dim() < 1 || all.size(0) != rows)
         throw Error(str(source_, ": tensor '", theirs, part, "' must have ", rows, " rows (", heads, " queries, ", keys,
                         " keys and values of ", d, "), found ", all.sizes()));
       const auto send = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-        put(ours + "q_proj" + part, q), put(ours + "k_proj" + part, k), put(ours + "v_proj" + part, v);
+        tensors_.put(ours + "q_proj" + part, q);
+        tensors_.put(ours + "k_proj" + part, k);
+        tensors_.put(ours + "v_proj" + part, v);
       };
       if (model_.fused == FusedRows::Blocks) {
         send(all.narrow(0, 0, heads * d), all.narrow(0, heads * d, keys * d),
@@ -112,18 +91,19 @@ class Renaming {
   }
 
   void split_gate(const std::string& theirs, const std::string& ours) {
-    const at::Tensor both = take(theirs + ".weight");
+    const at::Tensor both = tensors_.take(theirs + ".weight");
     const std::int64_t width = model_.config.mlp_width;
     if (both.dim() != 2 || both.size(0) != 2 * width)
       throw Error(str(source_, ": tensor '", theirs, ".weight' must have ", 2 * width, " rows, found ", both.sizes()));
-    put(ours + "gate_proj.weight", both.narrow(0, 0, width));
-    put(ours + "up_proj.weight", both.narrow(0, width, width));
+    tensors_.put(ours + "gate_proj.weight", both.narrow(0, 0, width));
+    tensors_.put(ours + "up_proj.weight", both.narrow(0, width, width));
   }
 
   const HuggingFaceModel& model_;
   FamilyNames names_;
-  std::string source_, root_;
-  Tensors left_, result_;
+  std::string source_;
+  ForeignTensors tensors_;
+  std::string root_;
 };
 
 }  // namespace
