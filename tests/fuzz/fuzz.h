@@ -35,6 +35,10 @@ struct Material {
   std::vector<std::string> pieces;  ///< what the format is made of and what it trips over
   /// Changes to an input: one in about half of them, up to this many in the others.
   std::uint64_t most_changes = 4;
+  /// Of formats in which a line holds one key and its value: what may stand behind ": " up to the end of a line, and
+  /// whole lines, which are put between two others. Every second change is then one of these, so that most inputs
+  /// keep their syntax.
+  std::vector<std::string> values = {}, lines = {};
 };
 
 /// Pieces that are hostile to every reader of text.
@@ -72,6 +76,18 @@ inline std::string mutated(const Material& material, std::uint64_t seed, std::ui
   const std::uint64_t changes = random.below(2) == 0 ? 1 : 1 + random.below(material.most_changes);
   for (std::uint64_t change = 0; change < changes; ++change) {
     const std::size_t at = below(text.size() + 1);
+    if (!material.values.empty() && random.below(2) == 0) {
+      if (!material.lines.empty() && random.below(4) == 0) {
+        const std::size_t end = text.find('\n', at);
+        if (end != std::string::npos) text.insert(end + 1, any(material.lines));
+        continue;
+      }
+      const std::size_t colon = text.find(": ", at) == std::string::npos ? text.find(": ") : text.find(": ", at);
+      const std::size_t begin = colon == std::string::npos ? text.size() : colon + 2;
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      if (begin < end && text[end - 1] != '{') text.replace(begin, end - begin, any(material.values));
+      continue;
+    }
     switch (random.below(9)) {
       case 0:
         text.insert(at, any(material.pieces));

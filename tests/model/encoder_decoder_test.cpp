@@ -363,7 +363,7 @@ TEST(EncoderDecoder, WhatDoesNotFitIsRefused) {
   EXPECT_TRUE(contains(message_of<UsageError>([&] { config.complete(); }), "width of the encoder is 128"));
   config.decoder.width = 128;
   config.encoder.encoding = "tape(rope)";
-  EXPECT_TRUE(contains(message_of<UsageError>([&] { config.complete(); }), "state"));
+  EXPECT_TRUE(contains(message_of<UsageError>([&] { EncoderDecoder(config, 1); }), "state"));
   config.encoder.encoding = "rope";
   config.encoder.kv_shift = true;
   EXPECT_TRUE(contains(message_of<UsageError>([&] { config.complete(); }), "kv_shift"));

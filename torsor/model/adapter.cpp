@@ -8,6 +8,7 @@
 
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
+#include "torsor/base/utf8.h"
 #include "torsor/model/convert_leaves.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/train/snapshot.h"
@@ -277,7 +278,7 @@ Record read_record(const std::string& path) {
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
   const auto format = object.get<std::string>("format");
-  if (format != kFormat) object.fail(str("format must be ", kFormat, ", found ", format));
+  if (format != kFormat) object.fail(str("format must be ", kFormat, ", found ", quote(format)));
   Record record;
   JsonObject base = object.object("base");
   record.base_path = base.get<std::string>("path");
@@ -287,7 +288,7 @@ Record read_record(const std::string& path) {
   base.finish();
   record.plan.train = object.get<std::string>("train");
   if (record.plan.train != "lora" && record.plan.train != "positions" && record.plan.train != "tape")
-    object.fail(str("train must be lora, positions or tape, found '", record.plan.train, "'"));
+    object.fail(str("train must be lora, positions or tape, found ", quote(record.plan.train)));
   record.plan.encoding = object.get<std::string>("encoding");
   if (record.plan.encoding.empty()) object.fail("encoding must be an expression, found an empty text");
   if (record.plan.train == "lora") {

@@ -5,11 +5,13 @@
 #include "torsor/base/file.h"
 #include "torsor/data/tokenizer_file.h"
 #include "torsor/model/adapter.h"
+#include "torsor/model/checkpoint_config.h"
 #include "torsor/model/checkpoint_files.h"
 #include "torsor/model/gguf_model.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_export.h"
 #include "torsor/model/llama2_c.h"
+#include "torsor/model/stored_encoding.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
@@ -121,31 +123,14 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
   if (!object.has("format") && is_hugging_face(json)) return load_hugging_face(folder, json, encoding, precision);
-  check_checkpoint_format(object);
-  if (object.get<std::string>("kind", "decoder") != "decoder")
-    object.fail("expected the checkpoint of a decoder, found an encoder's");
-  const auto stored = object.get<std::string>("encoding");
-  const auto model = object.get<Json>("model");
-  const auto vocabulary = object.get<std::int64_t>("vocabulary_size");
-  const auto length = object.get<std::int64_t>("train_length");
-  const auto tokenizer = object.get<std::string>("tokenizer");
-  const std::string embedder = structure_embedder_of(object);
+  DecoderCheckpoint stored = read_decoder_checkpoint(json, path);
+  set_precision(stored.config, precision);
+  check_stored_encoding(stored.config, path);
+  if (!encoding.empty()) stored.config.encoding = print(parse(encoding));
   const std::string weights = folder + "/model.safetensors";
   const TensorFile file = load_tensors(weights);
-  ModelConfig config;
-  try {
-    config = model_from_json(model, path + ": model");
-    config.vocabulary_size = vocabulary;
-    config.train_length = length;
-    config.encoding = print(parse(stored));
-    set_precision(config, precision);
-  } catch (const UsageError& error) {
-    // A bad word in a file is bad data, not a bad request.
-    throw Error(str(path, ": ", error.what()));
-  }
-  if (!encoding.empty()) config.encoding = print(parse(encoding));
-  std::shared_ptr<const Tokenizer> reader = named_tokenizer(folder, tokenizer);
-  return {Decoder(config, file.tensors, weights), tokenizer, embedder, {}, std::move(reader)};
+  std::shared_ptr<const Tokenizer> reader = named_tokenizer(folder, stored.tokenizer);
+  return {Decoder(stored.config, file.tensors, weights), stored.tokenizer, stored.embedder, {}, std::move(reader)};
 }
 
 }  // namespace torsor

@@ -16,7 +16,4 @@ namespace torsor {
 void write_checkpoint(const std::string& folder, const std::vector<ModelParameter>& parameters, const Json& config,
                       const std::shared_ptr<const Tokenizer>& reader);
 
-/// Throws Error where a config.json is not of this project's format.
-void check_checkpoint_format(JsonObject& config);
-
 }  // namespace torsor

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "torsor/base/utf8.h"
+
 namespace torsor {
 namespace {
 
@@ -37,7 +39,7 @@ Kind named(JsonObject& object, const char* key, const Names<Kind>& names, Kind f
     if (given == name) return one;
     all += (all.empty() ? "" : ", ") + std::string(name);
   }
-  object.fail(str(key, " must be one of ", all, ", found ", given));
+  object.fail(str(key, " must be one of ", all, ", found ", quote(given)));
 }
 
 BlockStyle block_from_json(JsonObject& object) {
@@ -72,13 +74,7 @@ void block_to_json(Json& json, const BlockStyle& block) {
   json["head_scale"] = block.head_scale;
 }
 
-// Beyond any model there is, and small enough that no product of two sizes overflows and that the mistyped number of a
-// damaged file is refused before memory is asked for.
-constexpr std::int64_t kLargestSize = 1 << 20;
-constexpr std::int64_t kMostLayers = 1 << 14;
-constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 32;
-
-void in_range(const char* key, std::int64_t value, std::int64_t most = kLargestSize) {
+void in_range(const char* key, std::int64_t value, std::int64_t most = SizeLimits::kSize) {
   if (value < 1) throw UsageError(str("model: ", key, " must be at least 1, found ", value));
   if (value > most) throw UsageError(str("model: ", key, " must be at most ", most, ", found ", value));
 }
@@ -93,9 +89,9 @@ MlpKind mlp_kind(JsonObject& object, const char* key, MlpKind fallback) { return
 
 void ModelConfig::complete() {
   in_range("width", width);
-  in_range("layers", layers, kMostLayers);
+  in_range("layers", layers, SizeLimits::kLayers);
   in_range("heads", heads);
-  in_range("vocabulary_size", vocabulary_size, kLargestVocabulary);
+  in_range("vocabulary_size", vocabulary_size, SizeLimits::kVocabulary);
   if (kv_heads == 0) kv_heads = heads;
   in_range("kv_heads", kv_heads);
   if (heads % kv_heads != 0) throw UsageError(str("model: kv_heads ", kv_heads, " must divide heads ", heads));
@@ -107,7 +103,11 @@ void ModelConfig::complete() {
   in_range("head_dim", head_dim);
   if (mlp_width == 0) mlp_width = std::max<std::int64_t>(8, std::llround(static_cast<double>(width) / 3.0) * 8);
   in_range("mlp_width", mlp_width);
-  if (!(norm_eps > 0)) throw UsageError(str("model: norm_eps must be above 0, found ", norm_eps));
+  if (!(norm_eps > 0 && norm_eps <= 1))
+    throw UsageError(str("model: norm_eps must be above 0 and at most 1, found ", norm_eps));
+  if (train_length < 0 || train_length > SizeLimits::kLength)
+    throw UsageError(
+        str("model: train_length must be from 0 (unknown) to ", SizeLimits::kLength, ", found ", train_length));
   if (window.size() > 1 && static_cast<std::int64_t>(window.size()) != layers)
     throw UsageError(str("model: window lists ", window.size(), " layers, the model has ", layers));
   if (!(block.attention_scale >= 0) || !std::isfinite(block.attention_scale))
@@ -119,7 +119,9 @@ void ModelConfig::complete() {
   if (!causal && kv_shift)
     throw UsageError("model: kv_shift mixes a token with the one before it, and here is no before");
   for (const std::int64_t one : window)
-    if (one < 0) throw UsageError(str("model: window must be at least 1 (0 = none), found ", one));
+    if (one < 0 || one > SizeLimits::kLength)
+      throw UsageError(
+          str("model: window must be at least 1 (0 = none) and at most ", SizeLimits::kLength, ", found ", one));
 }
 
 Dimensions ModelConfig::dimensions() const {
@@ -142,8 +144,8 @@ std::int64_t ModelConfig::window_of(std::int64_t layer) const {
 ModelConfig model_from_json(const Json& json, const std::string& source) {
   JsonObject object(json, source);
   ModelConfig config;
-  if (object.get<std::string>("kind", "decoder") != "decoder")
-    object.fail("expected the model file of a decoder, found \"kind\": " + json_text(json.at("kind")));
+  if (const auto kind = object.get<std::string>("kind", "decoder"); kind != "decoder")
+    object.fail(str("expected the model file of a decoder, found \"kind\": ", quote(kind)));
   config.width = object.get<std::int64_t>("width", config.width);
   config.layers = object.get<std::int64_t>("layers", config.layers);
   config.heads = object.get<std::int64_t>("heads", config.heads);
@@ -157,7 +159,7 @@ ModelConfig model_from_json(const Json& json, const std::string& source) {
   else if (norm == "after")
     config.qk_norm = QkNorm::After;
   else if (norm != "none")
-    object.fail(str("qk_norm must be none, before or after, found ", norm));
+    object.fail(str("qk_norm must be none, before or after, found ", quote(norm)));
   config.norm_eps = object.get<double>("norm_eps", config.norm_eps);
   if (object.has("window")) {
     if (json.at("window").is_array())
@@ -173,7 +175,7 @@ ModelConfig model_from_json(const Json& json, const std::string& source) {
   if (precision == "hf")
     config.precision = Precision::HuggingFace;
   else if (precision != "exact")
-    object.fail(str("precision must be exact or hf, found ", precision));
+    object.fail(str("precision must be exact or hf, found ", quote(precision)));
   object.finish();
   config.complete();
   return config;

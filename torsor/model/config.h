@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "torsor/base/json.h"
-#include "torsor/encoding/encoding.h"
+#include "torsor/encoding/dimensions.h"
 
 namespace torsor {
 
@@ -39,6 +39,15 @@ struct BlockStyle {
   double head_scale = 1;        ///< factor on what the output projection reads, above 0 (T5's tied head)
 
   bool operator==(const BlockStyle&) const = default;
+};
+
+/// Beyond any model there is, and small enough that no product of two sizes overflows and that the mistyped number of a
+/// damaged file is refused before memory is asked for.
+struct SizeLimits {
+  static constexpr std::int64_t kSize = 1 << 20;  ///< widths and heads
+  static constexpr std::int64_t kLayers = 1 << 14;
+  static constexpr std::int64_t kVocabulary = std::int64_t{1} << 32;
+  static constexpr std::int64_t kLength = std::int64_t{1} << 40;  ///< in tokens
 };
 
 /// A decoder in the Llama style, or in another (BlockStyle). Zeros and empty values mean "derived": see complete().

@@ -7,96 +7,21 @@
 #include "torsor/base/utf8.h"
 #include "torsor/model/activation.h"
 #include "torsor/model/attention_parameters.h"
+#include "torsor/model/checkpoint_config.h"
 #include "torsor/model/checkpoint_files.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_encoder.h"
+#include "torsor/model/stored_encoding.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
 
 namespace torsor {
 namespace {
 
-/// What a checkpoint calls the ids.
-const char* tokens_of(const EncoderConfig& config) { return config.byte_tokens ? EncoderTokens::kName : "tokens"; }
-
 // What stands on top of the layers and may be drawn anew.
 bool is_head(const std::string& name) { return name.rfind("head.", 0) == 0; }
 
 }  // namespace
-
-// ---- configuration --------------------------------------------------------------------------------------------------
-
-void EncoderConfig::complete() {
-  if (model.kv_shift) throw UsageError("encoder: kv_shift mixes a token with the one before it, and here is no before");
-  for (const std::int64_t one : model.window)
-    if (one != 0) throw UsageError(str("encoder: window is for decoders, found ", one));
-  if (!(dropout >= 0 && dropout < 1)) throw UsageError(str("encoder: dropout must be in [0, 1), found ", dropout));
-  if (segments < 1 || segments > 1024)
-    throw UsageError(str("encoder: segments must be from 1 to 1024, found ", segments));
-  if (labels < 0 || labels > 100000) throw UsageError(str("encoder: labels must be from 0 to 100000, found ", labels));
-  if (is_gated(activation))
-    throw UsageError(str("encoder: activation must not be gated, found ", mlp_name(activation)));
-  // A BERT's inner width; a decoder's three matrices of 8/3 hold as many numbers.
-  if (model.mlp_width == 0) model.mlp_width = 4 * model.width;
-  model.complete();
-  if (byte_tokens && model.vocabulary_size < EncoderTokens::kCount) model.vocabulary_size = EncoderTokens::kCount;
-}
-
-bool is_encoder_checkpoint(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  if (!std::filesystem::is_regular_file(path)) return false;
-  const Json json = read_json(path);
-  return is_encoder(json) || (json.is_object() && !json.contains("format") && is_hugging_face_encoder(json));
-}
-
-bool is_encoder(const Json& json) {
-  return json.is_object() && json.contains("kind") && json.at("kind") == Json("encoder");
-}
-
-EncoderConfig encoder_from_json(const Json& json, const std::string& source) {
-  if (!is_encoder(json)) throw UsageError(str(source, ": expected \"kind\": \"encoder\""));
-  Json rest = json;  // what a decoder's file has as well
-  for (const char* key :
-       {"kind", "norm", "dropout", "segments", "tag_heads", "token_head", "byte_tokens", "activation"})
-    rest.erase(key);
-  for (const char* key : {"tie_head", "kv_shift", "window", "norm_bias", "mlp", "parallel", "mlp_bias", "head_bias",
-                          "embedding_norm", "attention_scale", "head_scale"})
-    if (rest.contains(key)) throw UsageError(str(source, ": an encoder has no ", quote(key)));
-  EncoderConfig config;
-  if (!rest.contains("mlp_width")) rest["mlp_width"] = 4 * rest.value("width", config.model.width);
-  config.model = model_from_json(rest, source);
-  JsonObject object(json, source);
-  const auto norm = object.get<std::string>("norm", "post");
-  if (norm != "post" && norm != "pre") object.fail(str("norm must be post or pre, found ", norm));
-  config.norm_first = norm == "pre";
-  config.dropout = object.get<double>("dropout", config.dropout);
-  config.segments = object.get<std::int64_t>("segments", config.segments);
-  config.tag_heads = object.get<bool>("tag_heads", config.tag_heads);
-  config.token_head = object.get<bool>("token_head", config.token_head);
-  config.byte_tokens = object.get<bool>("byte_tokens", config.byte_tokens);
-  config.activation = mlp_kind(object, "activation", config.activation);
-  config.complete();
-  return config;
-}
-
-Json encoder_to_json(const EncoderConfig& config) {
-  Json json = {{"kind", "encoder"}};
-  // Of what makes a decoder's block, an encoder's has two biases and its MLP under another name.
-  ModelConfig model = config.model;
-  model.block = BlockStyle();
-  json.update(model_to_json(model));
-  for (const char* key : {"tie_head", "kv_shift", "window"}) json.erase(key);
-  if (config.model.block.qkv_bias) json["qkv_bias"] = true;
-  if (config.model.block.output_bias) json["output_bias"] = true;
-  json["norm"] = config.norm_first ? "pre" : "post";
-  json["dropout"] = config.dropout;
-  json["segments"] = config.segments;
-  json["tag_heads"] = config.tag_heads;
-  if (!config.token_head) json["token_head"] = false;
-  if (!config.byte_tokens) json["byte_tokens"] = false;
-  if (config.activation != MlpKind::Gelu) json["activation"] = mlp_name(config.activation);
-  return json;
-}
 
 // ---- weights --------------------------------------------------------------------------------------------------------
 
@@ -282,6 +207,13 @@ at::Tensor Encoder::class_logits(const at::Tensor& hidden, bool training, at::Sc
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------
 
+bool is_encoder_checkpoint(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  if (!std::filesystem::is_regular_file(path)) return false;
+  const Json json = read_json(path);
+  return is_encoder(json) || (json.is_object() && !json.contains("format") && is_hugging_face_encoder(json));
+}
+
 void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about, const std::string& embedder) {
   const EncoderConfig& config = encoder.config();
   Json json;
@@ -290,7 +222,7 @@ void save_encoder(const std::string& folder, const Encoder& encoder, const Json&
   json["model"] = encoder_to_json(config);
   json["vocabulary_size"] = config.model.vocabulary_size;
   json["train_length"] = config.model.train_length;
-  json["tokenizer"] = tokens_of(config);
+  json["tokenizer"] = encoder_tokens(config);
   json["labels"] = config.labels;
   json["task"] = about;
   if (!embedder.empty() && reads_vectors(encoder.encoding()))
@@ -307,30 +239,11 @@ LoadedEncoder load_encoder(const std::string& folder) {
     const std::map<std::string, at::Tensor> weights = hugging_face_encoder_weights(model, load_sharded(folder), folder);
     return {Encoder(model.config, weights, folder), nullptr, ""};
   }
-  check_checkpoint_format(object);
-  if (object.get<std::string>("kind", "decoder") != "encoder")
-    object.fail("expected the checkpoint of an encoder, found a decoder's");
-  const auto tokenizer = object.get<std::string>("tokenizer");
-  const auto stored = object.get<std::string>("encoding");
-  const auto model = object.get<Json>("model");
-  EncoderConfig config;
-  try {
-    config = encoder_from_json(model, path + ": model");
-    config.model.encoding = print(parse(stored));
-  } catch (const UsageError& error) {
-    // A bad word in a file is bad data, not a bad request.
-    throw Error(str(path, ": ", error.what()));
-  }
-  if (tokenizer != tokens_of(config)) object.fail(str("tokenizer must be ", tokens_of(config), ", found ", tokenizer));
-  config.model.vocabulary_size = object.get<std::int64_t>("vocabulary_size");
-  config.model.train_length = object.get<std::int64_t>("train_length");
-  config.labels = object.get<std::int64_t>("labels");
-  const Json about = object.get<Json>("task", Json());
-  const std::string embedder = structure_embedder_of(object);
-  object.finish();
+  EncoderCheckpoint stored = read_encoder_checkpoint(json, path);
+  check_stored_encoding(stored.config.model, path);
   const std::string weights = folder + "/model.safetensors";
   const TensorFile file = load_tensors(weights);
-  return {Encoder(config, file.tensors, weights), about, embedder};
+  return {Encoder(stored.config, file.tensors, weights), stored.about, stored.embedder};
 }
 
 }  // namespace torsor

@@ -9,20 +9,22 @@
 #include "torsor/base/file.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/tokenizer_file.h"
+#include "torsor/model/checkpoint_config.h"
 #include "torsor/model/checkpoint_files.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_t5.h"
+#include "torsor/model/stored_encoding.h"
 #include "torsor/train/state.h"
 
 namespace torsor {
 namespace {
 
-constexpr const char* kKind = "encoder-decoder";
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kShared = "embed_tokens.weight";
 
 EncoderDecoderConfig completed(EncoderDecoderConfig config) {
   config.complete();
+  check_encoder_encoding(config);
   return config;
 }
 
@@ -30,41 +32,12 @@ Json stack_to_json(const ModelConfig& config) {
   return {{"encoding", config.encoding}, {"train_length", config.train_length}, {"model", model_to_json(config)}};
 }
 
-ModelConfig stack_from_json(const Json& json, std::int64_t vocabulary, const std::string& source) {
-  JsonObject object(json, source, JsonObject::Blame::data);
-  ModelConfig config = model_from_json(object.get<Json>("model"), source + ": model");
-  config.encoding = print(parse(object.get<std::string>("encoding")));
-  config.train_length = object.get<std::int64_t>("train_length");
-  config.vocabulary_size = vocabulary;
-  object.finish();
-  return config;
-}
-
 }  // namespace
 
-void EncoderDecoderConfig::complete() {
-  encoder.causal = false;
-  decoder.cross_attention = true;
-  encoder.tie_head = true;  // it has none
-  encoder.complete();
-  decoder.complete();
-  if (encoder.width != decoder.width)
-    throw UsageError(str("model: width of the encoder is ", encoder.width, ", of the decoder ", decoder.width));
-  if (encoder.vocabulary_size != decoder.vocabulary_size)
-    throw UsageError(str("model: the encoder reads ", encoder.vocabulary_size, " tokens, the decoder writes ",
-                         decoder.vocabulary_size));
-  for (const std::int64_t one : encoder.window)
-    if (one != 0) throw UsageError(str("model: window is for decoders, found ", one, " in the encoder"));
-  const std::int64_t vocabulary = decoder.vocabulary_size;
-  const auto in_vocabulary = [&](const char* what, std::int64_t token) {
-    if (token < 0 || token >= vocabulary)
-      throw UsageError(str("model: ", what, " must lie in [0, ", vocabulary, "), found ", token));
-  };
-  in_vocabulary("start_token", start_token);
-  for (const std::int64_t token : end_tokens) in_vocabulary("end_tokens", token);
-  const Traits traits = make_encoding(encoder.encoding, encoder.dimensions())->traits();
+void check_encoder_encoding(const EncoderDecoderConfig& config) {
+  const Traits traits = make_encoding(config.encoder.encoding, config.encoder.dimensions())->traits();
   if (traits.axes != 1 || traits.carries)
-    throw UsageError(str("model: '", encoder.encoding, "' has ",
+    throw UsageError(str("model: '", config.encoder.encoding, "' has ",
                          traits.carries ? "a state from layer to layer" : "several axes",
                          ", which an encoder of text has not"));
 }
@@ -188,14 +161,14 @@ bool is_encoder_decoder(const std::string& folder) {
   if (!std::filesystem::is_regular_file(path)) return false;
   const Json json = read_json(path);
   if (!json.is_object()) return false;
-  return json.contains("format") ? json.value("kind", Json()) == Json(kKind) : is_hugging_face_t5(json);
+  return json.contains("format") ? json.value("kind", Json()) == Json(kEncoderDecoderKind) : is_hugging_face_t5(json);
 }
 
 void save_encoder_decoder(const std::string& folder, const EncoderDecoder& model, const std::string& tokenizer,
                           const std::shared_ptr<const Tokenizer>& reader) {
   const EncoderDecoderConfig& config = model.config();
   Json json;
-  json["kind"] = kKind;
+  json["kind"] = kEncoderDecoderKind;
   json["encoder"] = stack_to_json(config.encoder);
   json["decoder"] = stack_to_json(config.decoder);
   json["vocabulary_size"] = config.decoder.vocabulary_size;
@@ -216,26 +189,11 @@ LoadedEncoderDecoder load_encoder_decoder(const std::string& folder) {
     return {EncoderDecoder(model.config, weights, folder), found.reader ? found.reader->name() : "tokens",
             std::move(found.reader)};
   }
-  check_checkpoint_format(object);
-  if (const auto kind = object.get<std::string>("kind", "decoder"); kind != kKind)
-    object.fail(str("expected an encoder and a decoder, found the checkpoint of ", quote(kind), " alone"));
-  EncoderDecoderConfig config;
-  const auto vocabulary = object.get<std::int64_t>("vocabulary_size");
-  const auto tokenizer = object.get<std::string>("tokenizer");
-  config.start_token = object.get<std::int64_t>("start_token");
-  config.end_tokens = object.get<std::vector<std::int64_t>>("end_tokens");
-  try {
-    config.encoder = stack_from_json(object.get<Json>("encoder"), vocabulary, path + ": encoder");
-    config.decoder = stack_from_json(object.get<Json>("decoder"), vocabulary, path + ": decoder");
-    config.complete();
-  } catch (const UsageError& error) {
-    // A bad word in a file is bad data, not a bad request.
-    throw Error(str(path, ": ", error.what()));
-  }
-  object.finish();
+  EncoderDecoderCheckpoint stored = read_encoder_decoder_checkpoint(json, path);
+  for (ModelConfig* stack : {&stored.config.encoder, &stored.config.decoder}) check_stored_encoding(*stack, path);
   const std::string weights = folder + "/model.safetensors";
-  return {EncoderDecoder(config, load_tensors(weights).tensors, weights), tokenizer,
-          named_tokenizer(folder, tokenizer)};
+  return {EncoderDecoder(stored.config, load_tensors(weights).tensors, weights), stored.tokenizer,
+          named_tokenizer(folder, stored.tokenizer)};
 }
 
 }  // namespace torsor

@@ -16,26 +16,20 @@
 
 #include "torsor/data/tokenizer.h"
 #include "torsor/model/decoder.h"
+#include "torsor/model/encoder_decoder_config.h"
 #include "torsor/model/generate.h"
 
 namespace torsor {
 
-struct EncoderDecoderConfig {
-  ModelConfig encoder, decoder;          ///< of one width and vocabulary
-  std::int64_t start_token = 0;          ///< what every target begins with
-  std::vector<std::int64_t> end_tokens;  ///< that end a text; a source ends with the first one
-
-  /// Checks and fills in what is derived, `causal` and `cross_attention` included. Throws UsageError naming the key:
-  /// what ModelConfig::complete refuses, sizes that part, an encoding of several axes or of a state in the encoder.
-  void complete();
-};
+/// Throws UsageError for an encoder whose encoding has several axes or a state from layer to layer.
+void check_encoder_encoding(const EncoderDecoderConfig& config);
 
 class EncoderDecoder {
  public:
   /// Weights drawn from `seed`.
   EncoderDecoder(EncoderDecoderConfig config, std::uint64_t seed);
   /// Weights by name: those of the stacks' Decoders behind "encoder." and "decoder.", and once "embed_tokens.weight".
-  /// Throws Error as Decoder does.
+  /// Throws Error as Decoder does, UsageError as EncoderDecoderConfig::complete and check_encoder_encoding do.
   EncoderDecoder(EncoderDecoderConfig config, const std::map<std::string, at::Tensor>& weights,
                  const std::string& source);
 

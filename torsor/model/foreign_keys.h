@@ -8,23 +8,35 @@
 #include <vector>
 
 #include "torsor/base/json.h"
+#include "torsor/model/config.h"
 
 namespace torsor::foreign_keys {
+
+/// A value as it stands in a message: on one line, cut where it is long.
+std::string shown(const Json& value);
 
 /// A whole number, written as one. Throws Error, as all of these, naming the file and the key.
 std::int64_t integer(JsonObject& keys, const std::string& key, std::optional<std::int64_t> fallback = std::nullopt);
 
-/// The same, at least 1: here 0 would mean that something is derived.
-std::int64_t size(JsonObject& keys, const std::string& key, std::optional<std::int64_t> fallback = std::nullopt);
+/// The same, from 1 to `most`: here 0 would mean that something is derived, and more is no model but a damaged file.
+std::int64_t size(JsonObject& keys, const std::string& key, std::optional<std::int64_t> fallback = std::nullopt,
+                  std::int64_t most = SizeLimits::kSize);
+/// The same for counts of layers, for vocabularies and for lengths in tokens.
+std::int64_t layers(JsonObject& keys, const std::string& key, std::optional<std::int64_t> fallback = std::nullopt);
+std::int64_t vocabulary(JsonObject& keys, const std::string& key);
+std::int64_t length(JsonObject& keys, const std::string& key, std::optional<std::int64_t> fallback = std::nullopt);
+
+/// Which of two names of one key is there; `first` where neither is. Throws where both say different things.
+const char* either(JsonObject& keys, const char* first, const char* second);
 
 /// A key that changes the model, of which only one value (also given by leaving it out) is supported.
 void expect(JsonObject& keys, const std::string& key, const Json& value);
 
-/// Throws for a key that nobody asked for and whose name is about positions; others say nothing that the model depends
-/// on.
+/// Throws for a key that nobody asked for and whose name, in letters of any case, is about positions; others say
+/// nothing that the model depends on.
 void finish_positions(const JsonObject& keys);
 
-/// One id or a list of them; none where the key is missing or null.
+/// One id or a list of them, each a whole number; none where the key is missing or null.
 std::vector<std::int64_t> token_ids(JsonObject& keys, const std::string& key);
 
 }  // namespace torsor::foreign_keys

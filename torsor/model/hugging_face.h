@@ -10,26 +10,12 @@
 #include <vector>
 
 #include "torsor/base/json.h"
-#include "torsor/model/config.h"
-#include "torsor/model/hugging_face_names.h"
+#include "torsor/model/hugging_face_config.h"
 
 namespace torsor {
 
-struct HuggingFaceModel {
-  std::string model_type;
-  ModelConfig config;
-  FusedRows fused = FusedRows::Apart;
-  std::vector<std::int64_t> end_tokens;  ///< eos_token_id
-  std::vector<double> slopes;  ///< of alibi(learn=true): those of the family, where they are no formula of ours
-};
-
-/// Whether a config.json is one of Hugging Face's ("model_type"), not one of this project's alone.
-bool is_hugging_face(const Json& config);
-
-/// Reads llama, mistral, qwen2, qwen3, phi3, gpt2, gpt_neox, bloom, mpt and falcon. Positions are read from
-/// rope_parameters or from the older rope_scaling, rope_theta, rotary_pct, rotary_emb_base and partial_rotary_factor.
-/// Throws Error naming `source` and the key: for a family that is not known, for a value that changes the model and is
-/// not supported, and for every key about positions that is not known, since ignoring one would be silently wrong.
+/// What describe_hugging_face reads, its expression checked for this model and brought to its canonical form. Throws
+/// Error as it does, and for an encoding that there is not.
 HuggingFaceModel read_hugging_face(const Json& config, const std::string& source);
 
 /// The tensors of a folder under the names and shapes of Decoder, in float32. Buffers that only repeat what the

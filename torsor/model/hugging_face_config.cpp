@@ -1,5 +1,7 @@
 // Hugging Face's config.json, family by family. Keys and defaults: transformers 5.24, src/transformers/models/*/
 // configuration_*.py and modeling_rope_utils.py.
+#include "torsor/model/hugging_face_config.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -7,17 +9,19 @@
 
 #include "torsor/base/utf8.h"
 #include "torsor/encoding/bias/slopes.h"
-#include "torsor/encoding/registry.h"
+#include "torsor/encoding/expression.h"
 #include "torsor/model/expression_number.h"
 #include "torsor/model/foreign_keys.h"
-#include "torsor/model/hugging_face.h"
 
 namespace torsor {
 namespace {
 
+using foreign_keys::either;
 using foreign_keys::expect;
 using foreign_keys::finish_positions;
 using foreign_keys::integer;
+using foreign_keys::layers;
+using foreign_keys::length;
 using foreign_keys::size;
 
 // --------------------------------------------------------------------------------------------------------------------
@@ -39,7 +43,8 @@ Rotation read_rotation(JsonObject& top, std::int64_t head_dim, std::int64_t long
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json value = top.get<Json>(key, Json(nullptr));
     if (value.is_null()) continue;
-    if (!value.is_object()) top.fail(str(quote(key), " must be an object, found ", json_text(value)));
+    if (!value.is_object()) top.fail(str(quote(key), " must be an object, found ", foreign_keys::shown(value)));
+    if (!merged.empty() && merged != value) top.fail("\"rope_scaling\" and \"rope_parameters\" say different things");
     place = key;
     merged = value;
   }
@@ -63,12 +68,13 @@ Rotation read_rotation(JsonObject& top, std::int64_t head_dim, std::int64_t long
   if (type == "su") type = "longrope";
   if (!(part > 0 && part <= 1)) keys.fail(str("\"partial_rotary_factor\" must lie in (0, 1], found ", part));
   const auto width = static_cast<std::int64_t>(static_cast<double>(head_dim) * part);
+  if (width < 1) keys.fail(str("\"partial_rotary_factor\": ", part, " of ", head_dim, " channels turns none"));
   std::string inner = "base=" + expression_number(base);
   if (width != head_dim) inner += str(", dim=", width);
   const std::string rope = "rope(" + inner + ")";
 
   Rotation result{rope, std::nullopt};
-  const auto original = [&] { return integer(keys, "original_max_position_embeddings", longest); };
+  const auto original = [&] { return length(keys, "original_max_position_embeddings", longest); };
   if (type == "default") {
     if (keys.has("original_max_position_embeddings")) result.trained = original();
   } else if (type == "linear") {
@@ -88,8 +94,13 @@ Rotation read_rotation(JsonObject& top, std::int64_t head_dim, std::int64_t long
     const double mscale = keys.get<double>("mscale", 0.0), all = keys.get<double>("mscale_all_dim", 0.0);
     if (keys.has("attention_factor"))
       text += ", attention_factor=" + expression_number(keys.get<double>("attention_factor"));
-    else if (mscale != 0 && all != 0)
-      text += ", attention_factor=" + expression_number(yarn_mscale(factor, mscale) / yarn_mscale(factor, all));
+    else if (mscale != 0 && all != 0) {
+      const double ratio = yarn_mscale(factor, mscale) / yarn_mscale(factor, all);
+      if (!(ratio > 0 && std::isfinite(ratio)))
+        keys.fail(
+            str("\"mscale\": ", mscale, " and \"mscale_all_dim\": ", all, " give the softmax the factor ", ratio));
+      text += ", attention_factor=" + expression_number(ratio);
+    }
     result.expression = text + ")";
   } else if (type == "longrope") {
     result.trained = original();
@@ -159,13 +170,19 @@ void set_windows(ModelConfig& config, JsonObject& keys, std::optional<std::int64
   if (any) config.window = list;
 }
 
+/// The width of a head where no key tells it.
+std::int64_t divided(const JsonObject& keys, const ModelConfig& config) {
+  if (config.width % config.heads != 0)
+    keys.fail(str("the width ", config.width, " does not divide by the ", config.heads, " heads"));
+  return config.width / config.heads;
+}
+
 void read_llama_sizes(ModelConfig& config, JsonObject& keys) {
   config.width = size(keys, "hidden_size");
-  config.layers = size(keys, "num_hidden_layers");
+  config.layers = layers(keys, "num_hidden_layers");
   config.heads = size(keys, "num_attention_heads");
   config.kv_heads = size(keys, "num_key_value_heads", config.heads);
-  if (config.heads < 1) keys.fail(str("\"num_attention_heads\" must be at least 1, found ", config.heads));
-  config.head_dim = size(keys, "head_dim", config.width / config.heads);
+  config.head_dim = keys.has("head_dim") ? size(keys, "head_dim") : divided(keys, config);
   config.mlp_width = size(keys, "intermediate_size");
   config.norm_eps = keys.get<double>("rms_norm_eps", 1e-6);
   config.tie_head = keys.get<bool>("tie_word_embeddings", false);
@@ -176,7 +193,7 @@ void read_llama_like(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
   const std::string& type = model.model_type;
   read_llama_sizes(config, keys);
-  const std::int64_t longest = size(keys, "max_position_embeddings", type == "mistral" ? 131072 : 2048);
+  const std::int64_t longest = length(keys, "max_position_embeddings", type == "mistral" ? 131072 : 2048);
   const bool qwen = type == "qwen2" || type == "qwen3";
   if (type == "qwen2") {
     config.block.qkv_bias = true;
@@ -188,11 +205,13 @@ void read_llama_like(HuggingFaceModel& model, JsonObject& keys) {
   if (type == "phi3") model.fused = FusedRows::Blocks;
 
   std::optional<std::int64_t> window;
-  if (type != "llama" && keys.has("sliding_window")) window = integer(keys, "sliding_window");
+  if (type != "llama" && keys.has("sliding_window"))
+    window = qwen ? integer(keys, "sliding_window") : length(keys, "sliding_window");
   if (qwen) {
     const bool used = keys.get<bool>("use_sliding_window", false);
     const std::int64_t from = integer(keys, "max_window_layers", 28);
     if (!used) window = std::nullopt;
+    if (window && *window < 1) keys.fail(str("\"sliding_window\" must be at least 1, found ", *window));
     // Without layer_types the layers from the one with this number on slide.
     if (window && !keys.has("layer_types")) {
       for (std::int64_t layer = 0; layer < config.layers; ++layer) config.window.push_back(layer >= from ? *window : 0);
@@ -206,12 +225,12 @@ void read_llama_like(HuggingFaceModel& model, JsonObject& keys) {
 void read_gpt2(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
   config.width = size(keys, "n_embd");
-  config.layers = size(keys, "n_layer");
+  config.layers = layers(keys, "n_layer");
   config.heads = size(keys, "n_head");
   config.mlp_width = size(keys, "n_inner", 4 * config.width);
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
-  config.train_length = size(keys, "n_positions", 1024);
+  config.train_length = length(keys, "n_positions", 1024);
   config.encoding = str("learned(length=", config.train_length, ")");
   config.block.norm = NormKind::Layer;
   config.block.mlp = gelu_of(keys, "activation_function", "gelu_new");
@@ -225,10 +244,9 @@ void read_gpt2(HuggingFaceModel& model, JsonObject& keys) {
 void read_gpt_neox(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
   config.width = size(keys, "hidden_size");
-  config.layers = size(keys, "num_hidden_layers");
+  config.layers = layers(keys, "num_hidden_layers");
   config.heads = size(keys, "num_attention_heads");
-  if (config.heads < 1) keys.fail("\"num_attention_heads\" must be at least 1");
-  config.head_dim = config.width / config.heads;
+  config.head_dim = divided(keys, config);
   config.mlp_width = size(keys, "intermediate_size");
   config.norm_eps = keys.get<double>("layer_norm_eps", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", false);
@@ -238,18 +256,18 @@ void read_gpt_neox(HuggingFaceModel& model, JsonObject& keys) {
   config.block.qkv_bias = config.block.output_bias = keys.get<bool>("attention_bias", true);
   config.block.mlp_bias = true;
   model.fused = FusedRows::Heads;
-  set_rotation(model, keys, size(keys, "max_position_embeddings", 2048), 0.25);
+  set_rotation(model, keys, length(keys, "max_position_embeddings", 2048), 0.25);
 }
 
 void read_bloom(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
-  config.width = keys.has("n_embed") ? size(keys, "n_embed") : size(keys, "hidden_size");
-  config.layers = keys.has("num_hidden_layers") ? size(keys, "num_hidden_layers") : size(keys, "n_layer");
-  config.heads = keys.has("num_attention_heads") ? size(keys, "num_attention_heads") : size(keys, "n_head");
+  config.width = size(keys, either(keys, "hidden_size", "n_embed"));
+  config.layers = layers(keys, either(keys, "n_layer", "num_hidden_layers"));
+  config.heads = size(keys, either(keys, "n_head", "num_attention_heads"));
   config.mlp_width = 4 * config.width;
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
-  config.train_length = size(keys, "seq_length", 2048);  // BLOOM's own; its models are trained on 2048 tokens
+  config.train_length = length(keys, "seq_length", 2048);  // BLOOM's own; its models are trained on 2048 tokens
   config.encoding = "alibi";
   config.block.norm = NormKind::Layer;
   config.block.mlp = MlpKind::GeluTanh;
@@ -262,12 +280,12 @@ void read_bloom(HuggingFaceModel& model, JsonObject& keys) {
 void read_mpt(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
   config.width = size(keys, "d_model");
-  config.layers = size(keys, "n_layers");
+  config.layers = layers(keys, "n_layers");
   config.heads = size(keys, "n_heads");
   config.mlp_width = 4 * config.width;  // "expansion_ratio" is written and never read
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
-  config.train_length = size(keys, "max_seq_len", 2048);
+  config.train_length = length(keys, "max_seq_len", 2048);
   config.block.norm = NormKind::Layer;
   config.block.norm_bias = false;
   config.block.mlp = MlpKind::Gelu;
@@ -281,7 +299,11 @@ void read_mpt(HuggingFaceModel& model, JsonObject& keys) {
   expect(attention, "prefix_lm", false);
   expect(attention, "attn_type", "multihead_attention");
   expect(attention, "attn_uses_sequence_id", false);
-  config.block.attention_scale = attention.get<double>("softmax_scale", 0.0);
+  if (attention.has("softmax_scale")) {
+    config.block.attention_scale = attention.get<double>("softmax_scale");
+    if (!(config.block.attention_scale > 0))
+      attention.fail(str("\"softmax_scale\" must be above 0, found ", config.block.attention_scale));
+  }
   const double most = attention.get<double>("alibi_bias_max", 8.0);
   if (!attention.get<bool>("alibi", true)) keys.fail("attn_config: \"alibi\": false is not supported");
   config.encoding = most == 8 ? "alibi" : str("alibi(max_exponent=", expression_number(most), ")");
@@ -291,10 +313,9 @@ void read_mpt(HuggingFaceModel& model, JsonObject& keys) {
 void read_falcon(HuggingFaceModel& model, JsonObject& keys) {
   ModelConfig& config = model.config;
   config.width = size(keys, "hidden_size");
-  config.layers = keys.has("n_layer") ? size(keys, "n_layer") : size(keys, "num_hidden_layers");
-  config.heads = keys.has("n_head") ? size(keys, "n_head") : size(keys, "num_attention_heads");
-  if (config.heads < 1) keys.fail("\"num_attention_heads\" must be at least 1");
-  config.head_dim = config.width / config.heads;
+  config.layers = layers(keys, either(keys, "num_hidden_layers", "n_layer"));
+  config.heads = size(keys, either(keys, "num_attention_heads", "n_head"));
+  config.head_dim = divided(keys, config);
   config.mlp_width = size(keys, "ffn_hidden_size", 4 * config.width);
   config.norm_eps = keys.get<double>("layer_norm_epsilon", 1e-5);
   config.tie_head = keys.get<bool>("tie_word_embeddings", true);
@@ -307,14 +328,16 @@ void read_falcon(HuggingFaceModel& model, JsonObject& keys) {
   if (grouped) {
     config.kv_heads = key_heads;
     model.fused = FusedRows::Groups;
-    config.block.parallel = integer(keys, "num_ln_in_parallel_attn", 2) == 2 ? Parallel::TwoNorms : Parallel::OneNorm;
+    const std::int64_t norms = integer(keys, "num_ln_in_parallel_attn", 2);
+    if (norms != 1 && norms != 2) keys.fail(str("\"num_ln_in_parallel_attn\" must be 1 or 2, found ", norms));
+    config.block.parallel = norms == 2 ? Parallel::TwoNorms : Parallel::OneNorm;
   } else {
     config.kv_heads = one_key ? 1 : config.heads;
     model.fused = one_key ? FusedRows::Blocks : FusedRows::Heads;
     config.block.parallel = beside ? Parallel::OneNorm : Parallel::None;
     keys.allow("num_ln_in_parallel_attn");
   }
-  const std::int64_t longest = size(keys, "max_position_embeddings", 2048);
+  const std::int64_t longest = length(keys, "max_position_embeddings", 2048);
   if (!keys.get<bool>("alibi", false)) {
     set_rotation(model, keys, longest);
     return;
@@ -337,7 +360,7 @@ const std::vector<std::pair<const char*, Reader>> kFamilies = {
 
 bool is_hugging_face(const Json& config) { return config.is_object() && config.contains("model_type"); }
 
-HuggingFaceModel read_hugging_face(const Json& config, const std::string& source) {
+HuggingFaceModel describe_hugging_face(const Json& config, const std::string& source) {
   JsonObject keys(config, source, JsonObject::Blame::data);
   HuggingFaceModel model;
   model.model_type = keys.get<std::string>("model_type", "");
@@ -348,14 +371,15 @@ HuggingFaceModel read_hugging_face(const Json& config, const std::string& source
     for (const auto& [name, reader] : kFamilies) names += (names.empty() ? "" : ", ") + std::string(name);
     keys.fail(str("\"model_type\": ", quote(model.model_type), " is not known here; there are ", names));
   }
-  model.config.vocabulary_size = size(keys, "vocab_size");
+  model.config.vocabulary_size = foreign_keys::vocabulary(keys, "vocab_size");
   family->second(model, keys);
   finish_positions(keys);
-  model.end_tokens = foreign_keys::token_ids(keys, "eos_token_id");
+  // Ids outside the vocabulary, which small models inherit from the defaults of their family, end nothing.
+  for (const std::int64_t token : foreign_keys::token_ids(keys, "eos_token_id"))
+    if (token >= 0 && token < model.config.vocabulary_size) model.end_tokens.push_back(token);
   try {
-    model.config.encoding = print(parse(model.config.encoding));
+    model.config.encoding = print(parse_grammar(model.config.encoding));
     model.config.complete();
-    make_encoding(model.config.encoding, model.config.dimensions());
   } catch (const UsageError& error) {
     keys.fail(error.what());
   }

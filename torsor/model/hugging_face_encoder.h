@@ -3,27 +3,16 @@
 
 #include <ATen/ATen.h>
 
-#include <cstdint>
 #include <map>
 #include <string>
 
 #include "torsor/base/json.h"
 #include "torsor/model/encoder.h"
+#include "torsor/model/hugging_face_encoder_config.h"
 
 namespace torsor {
 
-struct HuggingFaceEncoder {
-  std::string model_type;
-  EncoderConfig config;
-  /// RoBERTa counts positions from behind its padding id: rows of the table that stand before position 0.
-  std::int64_t first_row = 0;
-};
-
-/// Whether "model_type" is bert, roberta, xlm-roberta, camembert, distilbert or roformer.
-bool is_hugging_face_encoder(const Json& config);
-
-/// Reads their config.json: a learned table, or RoFormer's rotation of neighbouring channels. Throws Error naming
-/// `source` and the key, as read_hugging_face does.
+/// What describe_hugging_face_encoder reads, its encoding checked as read_hugging_face does.
 HuggingFaceEncoder read_hugging_face_encoder(const Json& config, const std::string& source);
 
 /// The tensors of a folder under the names of Encoder, in float32. Which heads there are is told to `model`: that for

@@ -4,20 +4,12 @@
 
 #include <string>
 
-#include "torsor/base/json.h"
 #include "torsor/encoding/encoding.h"
 
 namespace torsor {
 
 /// Whether an encoding reads syntax.vectors.
 bool reads_vectors(const Encoding& encoding);
-
-/// {"sha256", "relations": the labels that its arcs are numbered by}.
-Json structure_embedder_to_json(const std::string& sha256);
-
-/// The hash under "structure_embedder" of a checkpoint's config; empty where there is none. Throws Error where the
-/// labels are numbered in another way than this program numbers them.
-std::string structure_embedder_of(JsonObject& config);
 
 /// Throws Error unless `given` is the embedder that a checkpoint was trained with, of which `stored` is the hash.
 /// Nothing is asked of an encoding that reads no vectors, or of a checkpoint that does not tell.
