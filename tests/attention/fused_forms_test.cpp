@@ -617,6 +617,39 @@ TEST(FusedForms, WhatIsNotFiniteReachesOnlyTheQueriesThatSeeIt) {
   EXPECT_FALSE(fused_attention(input).has_value());
 }
 
+TEST(FusedForms, ACacheInBFloat16IsReadAsItLies) {
+  at::manual_seed(12);
+  for (const std::int64_t queries : {std::int64_t{1}, kQueries}) {
+    CoreInput input = frame(Masking::Documents, Steps::Halves);
+    input.q = at::randn({kRows, kHeads, queries, kDim});
+    input.query_positions = input.query_positions.narrow(1, kQueries - queries, queries);
+    input.mask.query_documents = input.mask.query_documents.narrow(1, kQueries - queries, queries);
+    input.k = at::randn({kRows, kKeyHeads, kKeys, kDim}).to(at::kBFloat16);
+    input.v = at::randn({kRows, kKeyHeads, kKeys, kValueDim}).to(at::kBFloat16);
+    input.biases = {{{0, kHeads}, LinearForm{at::rand({kHeads})}}};
+    CoreInput wide = input;
+    wide.k = input.k.to(at::kFloat), wide.v = input.v.to(at::kFloat);
+    const std::optional<Attended> found = fused_attention(input), same = fused_attention(wide);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->out.scalar_type(), at::kFloat);
+    EXPECT_TRUE(found->out.equal(same->out));
+    EXPECT_TRUE(found->lse.equal(same->lse));
+    // The reference path takes the same call, and is the one that has gradients of it.
+    EXPECT_TRUE(reference_attention(input).out.equal(reference_attention(wide).out));
+    EXPECT_LE(error_of(found->out, reference_attention(wide).out.to(at::kDouble)), 1e-6);
+    CoreInput trained = input;
+    trained.q = input.q.clone().requires_grad_(true);
+    EXPECT_FALSE(fused_attention(trained).has_value());
+    // Other mixtures are not for the kernel.
+    CoreInput halves = wide;
+    halves.q = input.q.to(at::kBFloat16);
+    EXPECT_FALSE(fused_attention(halves).has_value());
+    CoreInput mixed = wide;
+    mixed.v = input.v;
+    EXPECT_FALSE(fused_attention(mixed).has_value());
+  }
+}
+
 TEST(FusedForms, RefusesANegativeDistanceInTheWordsOfTheReference) {
   at::manual_seed(9);
   CoreInput input = frame(Masking::Documents, Steps::Halves);

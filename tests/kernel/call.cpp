@@ -159,8 +159,8 @@ Attention attention_of(const Problem& p, Arrays& arrays, Layout layout) {
   call.batch = s.batch, call.heads = s.heads, call.key_heads = s.key_heads, call.queries = s.queries;
   call.keys = s.keys, call.width = s.width, call.value_width = s.value_width;
   call.q = arrays.input(p.q, layout, p.half);
-  call.k = arrays.input(p.k, layout, p.half);
-  call.v = arrays.input(p.v, layout, p.half);
+  call.k = arrays.input(p.k, layout, p.half || p.half_cache);
+  call.v = arrays.input(p.v, layout, p.half || p.half_cache);
   call.scale = static_cast<float>(p.scale);
   if (!p.query_scale.empty()) {
     Tensor heads_first(s.heads, s.batch, s.queries, 1);

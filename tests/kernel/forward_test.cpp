@@ -119,6 +119,29 @@ TEST(FusedForward, BFloat16) {
   expect_forward(p);
 }
 
+TEST(FusedForward, AQueryInFloat32ReadsKeysInBFloat16) {
+  const std::vector<Shape> shapes = {
+      {1, 1, 1, 1, 1, 2, 1},      {2, 4, 2, 1, 17, 32, 32},     {1, 8, 2, 1, 1300, 64, 64},
+      {1, 6, 2, 3, 649, 72, 72},  {1, 2, 2, 4, 600, 40, 65},    {1, 1, 1, 65, 129, 13, 97},
+      {2, 2, 1, 33, 700, 64, 32}, {1, 1, 1, 90, 300, 128, 128}, {1, 4, 4, 1, 555, 128, 128}};
+  std::size_t turn = 0;  // the layouts take turns
+  for (const Shape& shape : shapes) {
+    const Layout layout = every_layout[turn++ % every_layout.size()];
+    SCOPED_TRACE(::testing::Message() << describe(shape) << name_of(layout));
+    Problem p = draw(shape, true, 4);
+    make_half_cache(p);
+    expect_forward(p, layout);
+  }
+  // Far keys are left out where a bias falls, and what is not a number stays with those who see it.
+  for (const std::int64_t queries : {1, 40}) {
+    Problem p = draw({2, 2, 1, queries, 1500, 64, 64});
+    make_half_cache(p);
+    p.lengths = {1500, 700};
+    p.window = 900;
+    expect_forward(p);
+  }
+}
+
 TEST(FusedForward, TheLseIsOptional) {
   const Problem p = draw({1, 2, 1, 50, 70, 16, 16});
   testing::on_every_target([&] {

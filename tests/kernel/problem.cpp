@@ -201,6 +201,11 @@ void make_half(Problem& p) {
   for (Tensor* tensor : {&p.q, &p.k, &p.v}) round_to_half(*tensor);
 }
 
+void make_half_cache(Problem& p) {
+  p.half_cache = true;
+  for (Tensor* tensor : {&p.k, &p.v}) round_to_half(*tensor);
+}
+
 void carry(Problem& p, std::int64_t width, std::int64_t group, bool shared) {
   Random random(21);
   p.carried = normal(random, {shared ? 1 : p.shape.batch, p.shape.heads / group, p.shape.keys, width}, 1, group);

@@ -92,12 +92,13 @@ std::string describe(const Shape& s);
 /// A call. The numbers that the kernel reads as float32 or bf16 are such numbers.
 struct Problem {
   Shape shape;
-  bool half = false;      ///< q, k, v and what comes of them are bf16
-  bool wide_out = false;  ///< but for the result, which is float32
-  double scale = 1;       ///< 1 / sqrt(width)
-  Tensor q, k, v;         ///< (batch | 1, heads or key heads, tokens, width)
-  Tensor query_scale;     ///< (batch, heads, queries, 1) or empty
-  Tensor carried;         ///< (batch | 1, heads / group, keys, width) or empty
+  bool half = false;        ///< q, k, v and what comes of them are bf16
+  bool half_cache = false;  ///< k and v alone are bf16
+  bool wide_out = false;    ///< but for the result, which is float32
+  double scale = 1;         ///< 1 / sqrt(width)
+  Tensor q, k, v;           ///< (batch | 1, heads or key heads, tokens, width)
+  Tensor query_scale;       ///< (batch, heads, queries, 1) or empty
+  Tensor carried;           ///< (batch | 1, heads / group, keys, width) or empty
   bool causal = true;
   std::int64_t window = 0;
   std::vector<std::int64_t> lengths, offsets, query_documents, key_documents;
@@ -136,6 +137,8 @@ Tensor uniform(Random& random, const std::array<std::int64_t, 4>& extent, double
 Problem draw(const Shape& shape, bool causal = true, unsigned seed = 1);
 /// Rounds q, k and v to bf16.
 void make_half(Problem& p);
+/// The same of k and v, beside queries in float32.
+void make_half_cache(Problem& p);
 /// Values to carry, for groups of `group` query heads; `shared` by the batch.
 void carry(Problem& p, std::int64_t width, std::int64_t group, bool shared = false);
 /// Documents of random lengths, now and then a token of none. Queries are the last tokens of a row.

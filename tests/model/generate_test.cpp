@@ -178,6 +178,27 @@ TEST(Generate, ARowIsContinuedAlikeWhateverStandsBeside) {
   }
 }
 
+TEST(Generate, LeavesTrainingAsItWas) {
+  // What an encoding remembers of a generation is used by the training behind it.
+  for (const char* encoding : {"rope", "alibi", "tape(rope)", "grape-m(basis=cayley)", "sinusoidal"}) {
+    const auto gradients = [&](bool generates) {
+      Decoder model(small(encoding), 4);
+      model.require_gradients();
+      if (generates) generate(model, {{1, 2, 3, 4, 5, 6, 7, 8}}, {.max_tokens = 3});
+      const at::Tensor windows = at::arange(1, 10, at::kLong).unsqueeze(0);
+      model.token_losses(windows).sum().backward();
+      std::vector<at::Tensor> all;
+      for (const ModelParameter& one : model.parameters()) all.push_back(one.tensor.grad());
+      return all;
+    };
+    const std::vector<at::Tensor> wanted = gradients(false), found = gradients(true);
+    for (std::size_t n = 0; n < wanted.size(); ++n) {
+      ASSERT_EQ(found[n].defined(), wanted[n].defined()) << encoding;
+      EXPECT_TRUE(!wanted[n].defined() || found[n].equal(wanted[n])) << encoding;
+    }
+  }
+}
+
 TEST(Generate, RowsEndByThemselves) {
   const Decoder model(small("rope"), 4);
   const Rows prompts = {{1, 2, 3}, {4, 5, 6, 7, 8}, {9}};

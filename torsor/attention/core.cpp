@@ -526,8 +526,8 @@ bool plain_attention_applies(const CoreInput& input) {
   return input.biases.empty() && input.decays.empty() && input.logit_scales.empty() && !input.carried &&
          !input.need_lse && input.scale > 0 && !mask.window && !mask.key_lengths.defined() && !mask.offsets.defined() &&
          !mask.query_documents.defined() && (!mask.causal || input.q.size(2) == input.k.size(2)) &&
-         input.q.size(2) > 0 && input.k.size(2) > 0 && input.q.size(3) == input.v.size(3) && all_finite(input.q) &&
-         all_finite(input.k) && all_finite(input.v);
+         input.q.scalar_type() == input.k.scalar_type() && input.q.size(2) > 0 && input.k.size(2) > 0 &&
+         input.q.size(3) == input.v.size(3) && all_finite(input.q) && all_finite(input.k) && all_finite(input.v);
 }
 
 Attended plain_attention(const CoreInput& input) {

@@ -29,7 +29,8 @@ struct Mask {
   at::Tensor key_documents;            ///< (B, Tk) int64 or undefined
 };
 
-/// q (B, Hq, Tq, D) and k (B, Hk, Tk, D) moved; v (B, Hk, Tk, Dv); all of one dtype among float32, float64, bf16.
+/// q (B, Hq, Tq, D) and k (B, Hk, Tk, D) moved; v (B, Hk, Tk, Dv); all of one dtype among float32, float64, bf16, or k
+/// and v in bf16 beside q in float32: a cache that is read as it lies.
 struct CoreInput {
   at::Tensor q, k, v;
   double scale = 1;

@@ -66,16 +66,26 @@ at::Tensor empty_result(const at::Tensor& q, std::int64_t channels, at::ScalarTy
 struct FusedAttention : public torch::autograd::Function<FusedAttention> {
   static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Held>& held, const at::Tensor& q,
                                const at::Tensor& k, const at::Tensor& v, at::TensorList parts) {
-    const Lowered& lowered = *held->lowered;
-    Saved saved{with_unit_stride(q), with_unit_stride(k), with_unit_stride(v), {}, {}, {}, {}};
+    Saved saved;
+    variable_list outputs = results_of(*held, q, k, v, parts, saved);
+    context->save_for_backward(saved.list());
+    context->saved_data["held"] = c10::IValue::make_capsule(held);
+    context->set_materialize_grads(false);
+    return outputs;
+  }
+
+  static variable_list results_of(Held& held, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  at::TensorList parts, Saved& saved) {
+    const Lowered& lowered = *held.lowered;
+    saved = {with_unit_stride(q), with_unit_stride(k), with_unit_stride(v), {}, {}, {}, {}};
     for (std::size_t n = 0; n < parts.size(); ++n) {
-      held->types.push_back(parts[n].scalar_type());
+      held.types.push_back(parts[n].scalar_type());
       saved.parts.push_back(parts[n].to(lowered.types[n]));
     }
     const kernel::Attention call = call_of(lowered, saved.q, saved.k, saved.v, saved.parts);
     // Gradients take the product of out and its gradient from others that it nearly cancels: in bfloat16 too they need
     // it unrounded.
-    saved.out = empty_result(q, v.size(3), held->trained ? at::kFloat : q.scalar_type());
+    saved.out = empty_result(q, v.size(3), held.trained ? at::kFloat : q.scalar_type());
     saved.lse = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
     kernel::Results results;
     results.out = output_of(saved.out);
@@ -87,9 +97,6 @@ struct FusedAttention : public torch::autograd::Function<FusedAttention> {
     kernel::attention_forward(call, run_here(), results);
     variable_list outputs = {saved.out.to(q.scalar_type()), saved.lse};
     if (lowered.carried) outputs.push_back(saved.averages);
-    context->save_for_backward(saved.list());
-    context->saved_data["held"] = c10::IValue::make_capsule(held);
-    context->set_materialize_grads(false);
     return outputs;
   }
 
@@ -175,7 +182,13 @@ std::optional<Attended> fused_attention(const CoreInput& input) {
   const auto trained = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
   held->trained = at::GradMode::is_enabled() && (trained(input.q) || trained(input.k) || trained(input.v) ||
                                                  std::any_of(call->parts.begin(), call->parts.end(), trained));
-  const variable_list results = FusedAttention::apply(held, input.q, input.k, input.v, at::TensorList(call->parts));
+  variable_list results;
+  if (at::GradMode::is_enabled()) {
+    results = FusedAttention::apply(held, input.q, input.k, input.v, at::TensorList(call->parts));
+  } else {
+    Saved unused;
+    results = FusedAttention::results_of(*held, input.q, input.k, input.v, call->parts, unused);
+  }
   Attended attended;
   attended.out = results[0];
   if (input.need_lse) attended.lse = results[1];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "torsor/attention/large_tensor.h"
 #include "torsor/base/error.h"
 
 namespace torsor {
@@ -12,7 +13,7 @@ namespace {
 at::Tensor grown(const at::Tensor& old, std::vector<std::int64_t> shape, std::int64_t axis, std::int64_t slots,
                  const at::TensorOptions& options) {
   shape[static_cast<std::size_t>(axis)] = slots;
-  at::Tensor fresh = at::zeros(shape, options);
+  at::Tensor fresh = large_empty(shape, options).zero_();
   if (old.defined() && old.size(axis) > 0) fresh.narrow(axis, 0, old.size(axis)).copy_(old);
   return fresh;
 }
@@ -223,9 +224,11 @@ at::Tensor KvCache::asking_positions(const Layer& layer, const at::Tensor& arriv
 void KvCache::reserve(Layer& layer, std::int64_t slots, std::int64_t axes, bool documents) {
   const std::int64_t have = layer.keys.defined() ? layer.keys.size(2) : 0;
   if (slots > have) {
-    // Doubling keeps the cost of growing linear; never past the capacity, or what a window's layer comes to hold.
+    // Doubling keeps the cost of growing linear, and half as much again lets the tokens behind a prompt come without
+    // a copy of it; never past the capacity, or what a window's layer comes to hold.
     const std::int64_t most = layer.window > 0 ? room(layer) : options_.capacity;
-    const std::int64_t wanted = std::max(slots, std::min(most, std::max(2 * have, std::int64_t{16})));
+    const std::int64_t wanted =
+        std::max(slots, std::min(most, std::max({2 * have, slots + slots / 2, std::int64_t{16}})));
     const Dimensions& dimensions = encoding_->dimensions();
     const at::TensorOptions stored = at::TensorOptions(options_.dtype).device(options_.device);
     const std::int64_t batch = options_.batch, heads = dimensions.kv_heads;
@@ -290,11 +293,11 @@ void KvCache::drop(Layer& layer, const std::vector<std::int64_t>& sinks, const s
 }
 
 void KvCache::append(const at::Tensor& k, const at::Tensor& v, const AttendOptions& options, const at::Tensor& counts) {
-  arrive({}, k, v, options, counts);
+  arrive({}, k, v, options, counts, nullptr);
 }
 
 void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& given,
-                     const at::Tensor& given_counts) {
+                     const at::Tensor& given_counts, const Sides* known) {
   const Encoding& encoding = of_layer(given.layer);
   Layer& layer = layers_[static_cast<std::size_t>(given.layer)];
   AttendOptions options = given;
@@ -303,8 +306,10 @@ void KvCache::arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
       counts_of(given_counts, options_.batch, k.defined() && k.dim() == 4 ? k.size(2) : 0);
   check_arrival(layer, k, v, options, counts);
   check_call(encoding, options, options_.batch, k.size(2));
-  const Sides sides =
-      arriving_sides(layer, k, options, given_counts.defined() ? as_tensor(counts, options_.device) : at::Tensor());
+  const Sides sides = known
+                          ? *known
+                          : arriving_sides(layer, k, options,
+                                           given_counts.defined() ? as_tensor(counts, options_.device) : at::Tensor());
   const Side& arriving = sides.key;
 
   Question question = arrival_question(q, k, v, sides, options);
@@ -455,8 +460,10 @@ Attended KvCache::ask(const at::Tensor& q, const AttendOptions& options, const a
   const Sides sides = resolve_sides(q, held.keys, complete, encoding.traits());
 
   const Question question = query_question(q, sides, held.kept, encoding, complete);
-  const at::Tensor keys = held.keys.to(q.scalar_type());
-  return ask_and_run(encoding, question, keys, held.values.to(q.scalar_type()), complete);
+  // What is kept in bfloat16 is widened on the way, not written out again for every token.
+  const bool widens = q.scalar_type() == at::kFloat && options_.dtype == at::kBFloat16;
+  const at::ScalarType read = widens ? at::kBFloat16 : q.scalar_type();
+  return ask_and_run(encoding, question, held.keys.to(read), held.values.to(read), complete);
 }
 
 Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
@@ -472,9 +479,10 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
   const std::vector<std::int64_t> before = layer.lengths;
   const NamedTensors state = layer.state;
   AttendOptions reading = options;
-  const at::Tensor frame = asking_positions(layer, arriving_sides(layer, k, options, {}).key.positions, counts);
+  const Sides all = arriving_sides(layer, k, options, {});  // of all n tokens, those past a row's count too
+  const at::Tensor frame = asking_positions(layer, all.key.positions, counts);
   reading.query_documents = options.documents;
-  arrive(q, k, v, options, given_counts);
+  arrive(q, k, v, options, given_counts, given_counts.defined() ? nullptr : &all);
   const std::vector<std::int64_t>& after = layer.lengths;
   std::vector<std::int64_t> first = before;  // slot of each row's first query
   for (std::size_t b = 0; b < first.size(); ++b) first[b] -= layer.forgotten[b];

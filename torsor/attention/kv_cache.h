@@ -170,9 +170,9 @@ class KvCache {
   };
 
   const Encoding& of_layer(std::int64_t layer) const;
-  /// append() with the queries of the arriving tokens, or undefined.
+  /// append() with the queries of the arriving tokens, or undefined; `known` are their sides where they are known.
   void arrive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttendOptions& options,
-              const at::Tensor& counts);
+              const at::Tensor& counts, const Sides* known);
   CacheContract::Key key_kind(std::int64_t layer) const;
   /// Whether the encoding is told positions without the origin: where it reads differences alone.
   bool sees_frame() const { return encoding_->traits().relative; }

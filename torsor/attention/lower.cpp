@@ -429,9 +429,15 @@ std::array<std::int64_t, 3> strides_of(const at::Tensor& tensor) {
 std::optional<LoweredCall> lower(const CoreInput& input) {
   const auto fits = [&](const at::Tensor& tensor) {
     const at::ScalarType type = tensor.scalar_type();
-    return is_plain(tensor) && (type == at::kFloat || type == at::kBFloat16) && type == input.q.scalar_type() &&
-           tensor.numel() > 0;
+    return is_plain(tensor) && (type == at::kFloat || type == at::kBFloat16) && tensor.numel() > 0;
   };
+  const at::ScalarType asking = input.q.scalar_type(), kept = input.k.scalar_type();
+  if (input.v.scalar_type() != kept) return {};
+  if (asking != kept) {
+    // A cache in bfloat16 is read as it lies.
+    const bool trained = input.q.requires_grad() || input.k.requires_grad() || input.v.requires_grad();
+    if (asking != at::kFloat || (at::GradMode::is_enabled() && trained)) return {};
+  }
   // A scale that is not finite would make every score NaN, those of hidden keys too.
   if (!fits(input.q) || !fits(input.k) || !fits(input.v) || !input.decays.empty() || !std::isfinite(input.scale))
     return {};

@@ -115,6 +115,11 @@ struct FusedTurn : public torch::autograd::Function<FusedTurn> {
     const bool trained = cosine.requires_grad() || sine.requires_grad();
     context->save_for_backward({trained ? x : at::Tensor(), cosine, sine});
     context->saved_data["rotation"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(rotation));
+    return turned(x, cosine, sine, rotation);
+  }
+
+  static at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine,
+                           kernel::Rotation rotation) {
     const at::Tensor input = with_dense_channels(x);
     at::Tensor out = at::empty_like(input);  // dense, in the order of x, so its gradient needs no copy
     fill_in(rotation, input);
@@ -207,7 +212,10 @@ at::Tensor fused_turn(const at::Tensor& x, const Planes& planes, Role role, std:
   const bool alike = cosine.stride(3) == 1 && sine.stride(3) == 1 && cosine.sizes() == sine.sizes() &&
                      cosine.strides() == sine.strides();
   if (!alike) cosine = cosine.contiguous(), sine = sine.contiguous();
-  return FusedTurn::apply(x, cosine, sine, rotation_of(planes, role, group));
+  const kernel::Rotation rotation = rotation_of(planes, role, group);
+  // A node of a graph that nobody keeps costs as much as turning a token does.
+  return at::GradMode::is_enabled() ? FusedTurn::apply(x, cosine, sine, rotation)
+                                    : FusedTurn::turned(x, cosine, sine, rotation);
 }
 
 /// float32 at least, rounded once to the dtype of x.

@@ -36,7 +36,7 @@ struct HalfProduct {
 };
 
 /// Rows [first, last) of all matrices' rows, counted through. Nothing is checked; last <= rows(). A row's sum does not
-/// depend on how the rows are cut. Its error is at most (columns / 16 + 5) 2^-24 of the sum of the products' absolute
+/// depend on how the rows are cut. Its error is at most (columns / 32 + 6) 2^-24 of the sum of the products' absolute
 /// values.
 void half_product(const HalfProduct& product, std::int64_t first, std::int64_t last);
 

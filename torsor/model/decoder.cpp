@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "torsor/attention/large_tensor.h"
 #include "torsor/model/activation.h"
 #include "torsor/model/attention_parameters.h"
 #include "torsor/model/fused.h"
@@ -126,17 +127,30 @@ void Decoder::to(at::ScalarType dtype) { convert_parameters(parameters_, dtype);
 void Decoder::keep_matrices(at::ScalarType dtype) {
   if (dtype != at::kFloat && !is_half(dtype))
     throw UsageError(str("model: matrices are kept in float32, float16 or bfloat16, found ", dtype));
+  constexpr std::int64_t kAligned = 64;  // numbers: a matrix begins at a line of the processor's caches
+  const auto room = [](const at::Tensor& tensor) { return (tensor.numel() + kAligned - 1) / kAligned * kAligned; };
+  const auto changes = [&](const ModelParameter& one) {
+    return is_matrix(one.name) && one.tensor.scalar_type() != dtype;
+  };
+  std::int64_t all = 0;
+  for (const ModelParameter& parameter : parameters_)
+    if (changes(parameter)) all += room(parameter.tensor);
+  // One block for all of them: most alone are smaller than a large page.
+  const at::Tensor block = large_empty({all}, at::TensorOptions(dtype));
+  std::int64_t begin = 0;
   std::vector<at::Tensor> kept;  // all of them before the first is exchanged
   for (const ModelParameter& parameter : parameters_) {
     kept.push_back(parameter.tensor);
-    if (!is_matrix(parameter.name)) continue;
-    kept.back() = parameter.tensor.detach().to(dtype).contiguous();
+    if (!changes(parameter)) continue;
+    kept.back() = block.narrow(0, begin, parameter.tensor.numel()).view(parameter.tensor.sizes());
+    kept.back().copy_(parameter.tensor.detach());
+    begin += room(parameter.tensor);
     if (dtype == at::kHalf && !at::isfinite(kept.back()).all().item<bool>())
       throw Error(
           str("model: ", parameter.name, " holds numbers beyond float16, whose largest is 65504; bfloat16 holds them"));
   }
   for (std::size_t index = 0; index < kept.size(); ++index)
-    if (is_matrix(parameters_[index].name)) parameters_[index].tensor.set_data(kept[index]);
+    if (changes(parameters_[index])) parameters_[index].tensor.set_data(kept[index]);
 }
 
 at::ScalarType Decoder::lossless_matrices() const {

@@ -39,14 +39,20 @@ at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like) {
 
 struct RmsNorm : public torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, double eps) {
+    const auto [y, inverse] = normalized(x, weight, eps);
+    context->save_for_backward({x, weight, inverse});
+    context->saved_data["eps"] = eps;
+    return y;
+  }
+
+  /// The result, and the inverse of each row's root mean square.
+  static std::pair<at::Tensor, at::Tensor> normalized(const at::Tensor& x, const at::Tensor& weight, double eps) {
     at::Tensor y = at::empty_like(x), inverse = at::empty({x.numel() / x.size(-1)}, x.options());
     at::parallel_for(0, inverse.numel(), rows_a_task(x), [&](std::int64_t first, std::int64_t last) {
       kernel::rms_norm(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), static_cast<float>(eps), x.size(-1),
                        first, last, y.data_ptr<float>(), inverse.data_ptr<float>());
     });
-    context->save_for_backward({x, weight, inverse});
-    context->saved_data["eps"] = eps;
-    return y;
+    return {y, inverse};
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -82,12 +88,16 @@ struct RmsNorm : public torch::autograd::Function<RmsNorm> {
 
 struct SwiGlu : public torch::autograd::Function<SwiGlu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
+    context->save_for_backward({gate, up});
+    return gated(gate, up);
+  }
+
+  static at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) {
     at::Tensor y = at::empty_like(gate);
     at::parallel_for(0, gate.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
       kernel::swiglu(gate.const_data_ptr<float>() + begin, up.const_data_ptr<float>() + begin, end - begin,
                      y.data_ptr<float>() + begin);
     });
-    context->save_for_backward({gate, up});
     return y;
   }
 
@@ -113,13 +123,13 @@ struct SwiGlu : public torch::autograd::Function<SwiGlu> {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   if (is_dense_float(x) && is_dense_float(weight) && weight.dim() == 1 && weight.size(0) == x.size(-1))
-    return RmsNorm::apply(x, weight, eps);
+    return at::GradMode::is_enabled() ? RmsNorm::apply(x, weight, eps) : RmsNorm::normalized(x, weight, eps).first;
   return at::rms_norm(x, {x.size(-1)}, weight, eps);
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   if (is_dense_float(gate) && is_dense_float(up) && gate.sizes() == up.sizes() && gate.strides() == up.strides())
-    return SwiGlu::apply(gate, up);
+    return at::GradMode::is_enabled() ? SwiGlu::apply(gate, up) : SwiGlu::gated(gate, up);
   return at::silu(gate) * up;
 }
 

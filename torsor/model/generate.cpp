@@ -1,5 +1,6 @@
 #include "torsor/model/generate.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -261,7 +262,11 @@ const char* ending_name(Ending ending) {
 
 Generated generate(const Decoder& model, const Rows& prompts, const GenerateOptions& options) {
   check(model, prompts, options);
+  // Nothing here has a gradient, and operations of a single token cost less than asking whether they have: they go past
+  // what libtorch does for gradients. Unlike those of its inference mode the tensors are usable afterwards, and an
+  // encoding remembers some.
   const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView below;
   return Generation(model, prompts, options).run();
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "torsor/base/error.h"
 #include "torsor/kernel/half_product.h"
@@ -47,8 +48,13 @@ std::vector<at::Tensor> half_products(const at::Tensor& given, const std::vector
         {static_cast<const std::uint16_t*>(weight.const_data_ptr()), weight.size(0), results.back().data_ptr<float>()});
   }
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(product.columns, 1));
-  at::parallel_for(0, product.rows(), grain,
-                   [&](std::int64_t first, std::int64_t last) { kernel::half_product(product, first, last); });
+  // A thread takes the next rows when it has done its last: memory does not serve all of them alike.
+  const std::int64_t rows = product.rows(), tasks = (rows + grain - 1) / grain;
+  std::atomic<std::int64_t> next{0};
+  at::parallel_for(0, std::min<std::int64_t>(tasks, at::get_num_threads()), 1, [&](std::int64_t, std::int64_t) {
+    for (std::int64_t task; (task = next.fetch_add(1)) < tasks;)
+      kernel::half_product(product, task * grain, std::min(rows, (task + 1) * grain));
+  });
   return results;
 }
 

@@ -37,6 +37,13 @@ std::vector<std::int64_t> plane_axes(const RotarySpec& spec) {
   return axis;
 }
 
+/// Equal numbers in tensors of one type and shape on the CPU.
+bool same_numbers(const at::Tensor& one, const at::Tensor& other) {
+  if (one.scalar_type() != at::kDouble || !one.is_contiguous() || !other.is_contiguous()) return one.equal(other);
+  const double *a = one.const_data_ptr<double>(), *b = other.const_data_ptr<double>();
+  return std::equal(a, a + one.numel(), b);
+}
+
 }  // namespace
 
 Rotary::Rotary(const Dimensions& dimensions, RotarySpec spec)
@@ -175,7 +182,7 @@ std::pair<at::Tensor, at::Tensor> Rotary::remembered(const at::Tensor& positions
     for (const Table& table : tables_)
       if (table.type == type && table.regime == same && table.cosine.is_inference() == inference &&
           table.positions.sizes() == positions.sizes() && table.positions.scalar_type() == positions.scalar_type() &&
-          table.positions.equal(positions))
+          same_numbers(table.positions, positions))
         return {table.cosine, table.sine};
   }
   const c10::NoGradGuard no_gradient;
