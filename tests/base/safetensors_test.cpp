@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "tests/base/test_folder.h"
+#include "tests/fuzz/fuzz.h"
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
@@ -333,54 +335,101 @@ TEST(Safetensors, WriterRefusesWhatAReaderWouldNotTake) {
   EXPECT_TRUE(contains(message_of<Error>([&] { write_safetensors(folder / "none/m", {}); }), "cannot write"));
 }
 
-TEST(Safetensors, MutatedFilesAreReadOrRefused) {
+std::string small_file() {
   const float data[] = {1, 2, 3, 4, 5, 6};
-  const std::string original = safetensors_bytes({{"w", Dtype::F32, {2, 3}, data},
-                                                  {"b", Dtype::BF16, {2}, data},
-                                                  {"s", Dtype::I64, {}, data},
-                                                  {"e", Dtype::U8, {0}, data}},
-                                                 {{"format", "pt"}});
-  Random random(22);
-  const std::string alphabet = "{}[]\",:0123456789eE.-+\\ \tnulltrue";
-  int accepted = 0;
-  int refused = 0;
-  for (int i = 0; i < 5000; ++i) {
-    std::string bytes = original;
-    for (auto edits = 1 + random.below(3); edits > 0; --edits) {
-      const auto at = static_cast<std::size_t>(random.below(bytes.size()));
-      switch (random.below(5)) {
-        case 0:
-          bytes[at] = static_cast<char>(random.next_uint32());
-          break;
-        case 1:
-          bytes[at] = alphabet[static_cast<std::size_t>(random.below(alphabet.size()))];
-          break;
-        case 2:
-          bytes.erase(at, 1 + static_cast<std::size_t>(random.below(4)));
-          break;
-        case 3:
-          bytes.insert(at, 1, alphabet[static_cast<std::size_t>(random.below(alphabet.size()))]);
-          break;
-        default:
-          bytes[at] = static_cast<char>(bytes[at] ^ (1 << random.below(8)));
-      }
-      if (bytes.empty()) bytes = "x";
+  return safetensors_bytes({{"w", Dtype::F32, {2, 3}, data},
+                            {"b", Dtype::BF16, {2}, data},
+                            {"s", Dtype::I64, {}, data},
+                            {"e", Dtype::U8, {0}, data}},
+                           {{"format", "pt"}});
+}
+
+/// What is accepted can be read to its last byte. Otherwise whether the message is of a later check than `first` ones.
+bool gets_past(const std::string& bytes, const std::vector<std::string>& first) {
+  try {
+    const SafetensorsFile file = open(bytes);
+    std::size_t sum = 0, all = 0;
+    for (const auto& [name, entry] : file.entries()) {
+      for (std::size_t b = 0; b < entry.bytes; ++b) sum += static_cast<std::size_t>(entry.data[b]);
+      EXPECT_EQ(entry.bytes % dtype_size(entry.dtype), 0u);
+      all += entry.bytes;
     }
-    try {
-      const SafetensorsFile file = open(bytes);
-      std::size_t sum = 0;
-      for (const auto& [name, entry] : file.entries()) {
-        for (std::size_t b = 0; b < entry.bytes; ++b) sum += static_cast<std::size_t>(entry.data[b]);
-        ASSERT_EQ(entry.bytes % dtype_size(entry.dtype), 0u);
-      }
-      ASSERT_LE(sum, 255 * bytes.size());
-      ++accepted;
-    } catch (const Error&) {
-      ++refused;
-    }
+    EXPECT_LE(all, bytes.size());
+    EXPECT_LE(sum, 255 * bytes.size());
+    return true;
+  } catch (const Error& error) {
+    return std::none_of(first.begin(), first.end(),
+                        [&](const std::string& one) { return contains(error.what(), one); });
   }
-  EXPECT_GT(accepted, 100);  // edits of the data and of names
-  EXPECT_GT(refused, 2000);
+}
+
+TEST(SafetensorsFuzz, MutatedFilesAreReadOrRefused) {
+  const auto length = [](std::uint64_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
+  };
+  std::vector<std::string> pieces = fuzz::hostile_pieces();
+  for (const char* piece :
+       {"{", "}", "[", "]", ",", ":", "F32", "BF16", "null", "true", "1e3", "\\u0000", "__metadata__"})
+    pieces.push_back(piece);
+  for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{100'000'000}, ~std::uint64_t{0}})
+    pieces.push_back(length(number));
+  fuzz::Run run(
+      "safetensors files",
+      {.seeds = {small_file(), file_of("{}"), file_of(header_of("U8", "[4]", "[0,4]"), "abcd")}, .pieces = pieces});
+  // Past the first check: the length, UTF-8, and an object that begins.
+  while (run.next())
+    run.count(
+        gets_past(run.input(), {"[HeaderToo", "[InvalidHeaderLength]", "[InvalidHeader]", "[InvalidHeaderStart]"}));
+  run.report(0.2);
+}
+
+TEST(SafetensorsFuzz, MutatedHeadersAreReadOrRefused) {
+  // Commas begin lines, so that what stands behind a colon can be exchanged by itself.
+  const std::string header = R"({
+"__metadata__": {"format": "pt"}
+,"w": {
+"dtype": "F32"
+,"shape": [2, 3]
+,"data_offsets": [0, 24]
+}
+,"b": {
+"dtype": "BF16"
+,"shape": [2]
+,"data_offsets": [24, 28]
+}
+})";
+  const std::vector<std::string> values = {"\"F32\"",
+                                           "\"F16\"",
+                                           "\"I64\"",
+                                           "\"BOOL\"",
+                                           "\"F8_E4M3\"",
+                                           "\"C64\"",
+                                           "[6]",
+                                           "[3, 2]",
+                                           "[]",
+                                           "[0]",
+                                           "[1, 1, 1, 24]",
+                                           "[4294967296, 4294967296]",
+                                           "[-1]",
+                                           "[1.0]",
+                                           "[0, 4]",
+                                           "[28, 24]",
+                                           "[0, 28]",
+                                           "[24, 18446744073709551615]",
+                                           "[24]",
+                                           "null",
+                                           "{}",
+                                           "[18446744073709551616]"};
+  const std::vector<std::string> lines = {",\"shape\": [1]\n", ",\"data_offsets\": [0, 1]\n",
+                                          ",\"e\": {\"dtype\": \"U8\", \"shape\": [0], \"data_offsets\": [0, 0]}\n",
+                                          ",\"w\": {\"dtype\": \"U8\", \"shape\": [0], \"data_offsets\": [0, 0]}\n"};
+  fuzz::Run run("safetensors headers",
+                {.seeds = {header}, .pieces = fuzz::hostile_pieces(), .values = values, .lines = lines});
+  const std::string data(28, '\x3F');
+  // Past the first check: UTF-8 and the syntax of JSON, up to where something else is wrong.
+  while (run.next())
+    run.count(gets_past(file_of(run.input(), data), {"[InvalidHeader]", "[InvalidHeaderStart]", "not valid JSON"}));
+  run.report(0.2);
 }
 
 TEST(Safetensors, RefusesWhatIsNoFile) {
