@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tests/data/bpe_toy.h"
 #include "tests/data/golden_ids.h"
@@ -115,7 +116,9 @@ TEST(BpeFile, RefusesWhatItCannotMean) {
            Case{"/version", R"("2.0")", {"version", "2.0"}},
            Case{"/pre_tokenizer", "null", {"pre_tokenizer"}},
            Case{"/pre_tokenizer", R"({"type": "Whitespace"})", {"pre_tokenizer", "type", "Whitespace"}},
-           Case{"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": []})", {"pre_tokenizer", "Sequence"}},
+           Case{"/pre_tokenizer",
+                R"({"type": "Sequence", "pretokenizers": []})",
+                {"pre_tokenizer", "a split and ByteLevel, found 0"}},
            Case{"/pre_tokenizer/use_regex", "false", {"pre_tokenizer", "use_regex"}},
            Case{"/pre_tokenizer/add_prefix_space", "1", {"pre_tokenizer", "add_prefix_space"}},
            Case{"/pre_tokenizer/more", "1", {"pre_tokenizer", "unknown key 'more'"}},
@@ -124,7 +127,34 @@ TEST(BpeFile, RefusesWhatItCannotMean) {
            Case{"/model/type", R"("Unigram")", {"model", "type", "Unigram"}},
            Case{"/model/dropout", "0.1", {"model", "dropout"}},
            Case{"/model/byte_fallback", "true", {"model", "byte_fallback"}},
-           Case{"/model/ignore_merges", "true", {"model", "ignore_merges"}},
+           Case{"/model/ignore_merges", "1", {"model", "ignore_merges"}},
+           Case{"/pre_tokenizer",
+                R"({"type": "Sequence", "pretokenizers": [{"type": "Punctuation"}, {"type": "ByteLevel"}]})",
+                {"pretokenizers[0]", "Split or Digits", "Punctuation"}},
+           Case{"/pre_tokenizer",
+                R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": false},
+{"type": "ByteLevel", "add_prefix_space": false}]})",
+                {"pretokenizers[0]", "individual_digits"}},
+           Case{"/pre_tokenizer",
+                R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true},
+{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})",
+                {"pretokenizers[1]", "use_regex"}},
+           Case{"/pre_tokenizer",
+                R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "a+"},
+"behavior": "Isolated", "invert": false}, {"type": "ByteLevel"}]})",
+                {"pretokenizers[0]: pattern", "'Regex'", "'a+'"}},
+           Case{"/pre_tokenizer",
+                R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "a+"},
+"behavior": "Removed", "invert": false}, {"type": "ByteLevel"}]})",
+                {"pretokenizers[0]", "Isolated", "Removed"}},
+           Case{"/post_processor",
+                R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}},
+{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<x>": {"id": "<x>", "ids": [1, 2], "tokens": []}}})",
+                {"post_processor", "special_tokens", "'ids'"}},
+           Case{"/post_processor",
+                R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}},
+{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<x>": {"id": "<x>", "ids": [64], "tokens": []}}})",
+                {"id 64, which texts begin with, is no added token"}},
            Case{"/model/continuing_subword_prefix", R"("##")", {"model", "continuing_subword_prefix"}},
            Case{"/model/end_of_word_suffix", R"("</w>")", {"model", "end_of_word_suffix"}},
            Case{"/model/merges", "null", {"model", "key 'merges' is missing"}},
@@ -170,6 +200,51 @@ TEST(BpeFile, RefusesWhatItCannotMean) {
     for (const std::string& part : one.parts)
       EXPECT_TRUE(contains(message, part)) << one.pointer << " " << one.value << ": " << message;
   }
+}
+
+TEST(BpeFile, SplitsAndBeginningsAreKept) {
+  const TemporaryFolder folder;
+  std::set<std::string> names;
+  for (const BpeSplit split : {BpeSplit::gpt2, BpeSplit::digits, BpeSplit::llama3, BpeSplit::qwen2})
+    for (const bool ignores : {false, true})
+      for (const bool begins : {false, true}) {
+        BpeModel model = toy_model({{"a", "b"}, {" ", "ab"}});
+        const TokenId mark = add_token(model, "<x>").id;
+        model.split = split;
+        model.ignore_merges = ignores;
+        if (begins) model.begin = mark;
+        const BpeTokenizer tokenizer(model);
+        const auto again = BpeTokenizer::load(folder.write("tokenizer.json", tokenizer.json()));
+        EXPECT_EQ(again->name(), tokenizer.name());
+        EXPECT_TRUE(again->model().split == split && again->model().ignore_merges == ignores);
+        EXPECT_EQ(again->model().begin, model.begin);
+        names.insert(tokenizer.name());
+      }
+  EXPECT_EQ(names.size(), 16U);
+}
+
+// A template in a Sequence, as Llama 3 has it, begins texts; one that ends them too, or none, is passed over.
+TEST(BpeFile, ATemplateBeginsTexts) {
+  const TemporaryFolder folder;
+  Json json = small_json();
+  const auto with = [&](const char* single) {
+    json["post_processor"] = parse_json(
+        str(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing", "single": )",
+            single, R"(, "pair": [], "special_tokens": {"<x>": {"id": "<x>", "ids": [258], "tokens": ["<x>"]}}}]})"),
+        "template");
+    return BpeTokenizer::load(written(folder, json));
+  };
+  const char* mark = R"({"SpecialToken": {"id": "<x>", "type_id": 0}})";
+  const char* whole = R"({"Sequence": {"id": "A", "type_id": 0}})";
+  const auto begins = with(str("[", mark, ",", whole, "]").c_str());
+  EXPECT_EQ(begins->encode("ab"), Ids({258, 256}));
+  EXPECT_EQ(begins->encode(""), Ids({258}));
+  EXPECT_EQ(begins->decode(begins->encode(" ab")), " ab");
+  EXPECT_EQ(begins->text_of(258), "");
+  for (const std::string& other :
+       {str("[", whole, "]"), str("[", whole, ",", mark, "]"), str("[", mark, ",", whole, ",", mark, "]"),
+        str("[", mark, ",", mark, ",", whole, "]")})
+    EXPECT_EQ(with(other.c_str())->encode("ab"), Ids({256})) << other;
 }
 
 TEST(BpeFile, PassesOverWhatDoesNotMatter) {
@@ -306,6 +381,53 @@ TEST(BpeOfTheField, Gpt2Phi2AndRobertaAgreeWithHuggingFace) {
   const TemporaryFolder folder;
   for (const auto& tokenizer : {first, second, third})
     EXPECT_EQ(BpeTokenizer::load(folder.write("tokenizer.json", tokenizer->json()))->name(), tokenizer->name());
+}
+
+struct FamilyCase {
+  BpeSplit split;
+  std::vector<Ids> ids;
+  std::vector<std::pair<std::string, Digest>> files;
+};
+
+// GPT-2's vocabulary cut by the expressions of other families, in tokenizers 0.23.3.
+TEST(BpeOfTheField, OtherFamiliesAgreeWithHuggingFace) {
+  const auto gpt2 = shared_data("models/tokenizers/gpt2"), shared = shared_data("text");
+  if (!gpt2 || !shared) GTEST_SKIP() << "no shared data; set TORSOR_SHARED";
+  const std::string texts[] = {"a1234567 b 12.5 \xD9\xA3\xD9\xA4\xD9\xA5\xD9\xA6", "  two\n\n  lines\r\n \r\n x",
+                               "!!word (x) ...\n\n#a <tag>"};
+  const std::vector<FamilyCase> cases = {
+      {BpeSplit::llama3,
+       {{64, 10163, 29228, 22, 275, 220, 1065, 13, 20, 220, 149, 96, 149, 97, 149, 98, 149, 99},
+        {220, 734, 628, 220, 3951, 201, 198, 220, 201, 198, 2124},
+        {3228, 4775, 357, 87, 8, 2644, 628, 2, 64, 1279, 12985, 29}},
+       {{"extra/tinyshakespeare.txt", {29909, "8a85836cf617a767"}},
+        {"extra/udhr/rus.txt", {13605, "a4aa6f9bbf75451b"}},
+        {"extra/udhr/vie.txt", {12253, "080c67e3d7456a26"}},
+        {"extra/udhr/hin.txt", {18571, "db38ba889885302c"}}}},
+      {BpeSplit::qwen2,
+       {{64, 16, 17, 18, 19, 20, 21, 22, 275, 220, 16, 17, 13, 20, 220, 149, 96, 149, 97, 149, 98, 149, 99},
+        {220, 734, 628, 220, 3951, 201, 198, 220, 201, 198, 2124},
+        {3228, 4775, 357, 87, 8, 2644, 628, 2, 64, 1279, 12985, 29}},
+       {{"extra/tinyshakespeare.txt", {29909, "8a85836cf617a767"}},
+        {"extra/udhr/rus.txt", {13631, "5b7802d28d96c1ae"}},
+        {"extra/udhr/vie.txt", {12280, "dbcdc32cb9c1e3b6"}},
+        {"extra/udhr/hin.txt", {18571, "db38ba889885302c"}}}},
+      {BpeSplit::digits,
+       {{64, 16, 17, 18, 19, 20, 21, 22, 275, 220, 16, 17, 13, 20, 220, 149, 96, 149, 97, 149, 98, 149, 99},
+        {220, 734, 628, 220, 3951, 201, 198, 220, 201, 198, 2124},
+        {3228, 4775, 357, 87, 8, 2644, 198, 198, 2, 64, 1279, 12985, 29}},
+       {{"extra/tinyshakespeare.txt", {30645, "fc923d11527f1906"}},
+        {"extra/udhr/rus.txt", {13631, "5b7802d28d96c1ae"}},
+        {"extra/udhr/vie.txt", {12280, "dbcdc32cb9c1e3b6"}},
+        {"extra/udhr/hin.txt", {18571, "db38ba889885302c"}}}}};
+  BpeModel model = BpeTokenizer::load(*gpt2)->model();
+  for (const FamilyCase& one : cases) {
+    model.split = one.split;
+    const BpeTokenizer tokenizer(model);
+    for (std::size_t i = 0; i < one.ids.size(); ++i) EXPECT_EQ(tokenizer.encode(texts[i]), one.ids[i]) << texts[i];
+    for (const auto& [file, digest] : one.files)
+      EXPECT_EQ(digest_of(tokenizer.encode(read_file(*shared + "/" + file).substr(0, 100000))), digest) << file;
+  }
 }
 
 TEST(BpeOfTheField, OthersAreRefusedByName) {

@@ -120,14 +120,128 @@ TEST(BpeSplit, IsTheExpressionOnRandomTexts) {
   }
 }
 
+Pieces pieces_of(std::string_view text, BpeSplit split) {
+  Pieces pieces;
+  PieceReader reader(text, split);
+  for (std::string_view piece; reader.next(piece);) {
+    if (piece.empty()) {
+      ADD_FAILURE() << "an empty piece of " << quote(text);
+      break;
+    }
+    pieces.emplace_back(piece);
+  }
+  return pieces;
+}
+
+constexpr BpeSplit kSplits[] = {BpeSplit::gpt2, BpeSplit::digits, BpeSplit::llama3, BpeSplit::qwen2};
+
 TEST(BpeSplit, RandomBytesAreCoveredWhole) {
   Random random(2);
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     for (auto left = random.below(40); left > 0; --left) text += static_cast<char>(random.below(256));
-    std::string joined;
-    for (const std::string& piece : pieces_of(text)) joined += piece;
-    ASSERT_EQ(joined, text);
+    for (const BpeSplit split : kSplits) {
+      std::string joined;
+      for (const std::string& piece : pieces_of(text, split)) joined += piece;
+      ASSERT_EQ(joined, text);
+    }
+    ASSERT_EQ(pieces_of(text, BpeSplit::gpt2), pieces_of(text));
+  }
+}
+
+// What Split with these expressions gives in tokenizers 0.23.3.
+TEST(BpeSplit, OtherFamiliesCutElsewhere) {
+  const std::string text = "I'LL 1234 go!\n\n  x";
+  EXPECT_EQ(pieces_of(text, BpeSplit::llama3), Pieces({"I", "'LL", " ", "123", "4", " go", "!\n\n", " ", " x"}));
+  EXPECT_EQ(pieces_of(text, BpeSplit::qwen2), Pieces({"I", "'LL", " ", "1", "2", "3", "4", " go", "!\n\n", " ", " x"}));
+  EXPECT_EQ(pieces_of(text, BpeSplit::digits),
+            Pieces({"I", "'", "LL", " ", "1", "2", "3", "4", " go", "!", "\n\n ", " x"}));
+  // A letter takes along any one character before it but a line end; white space ends with its last line end.
+  EXPECT_EQ(pieces_of("(a\tb\nc  \r\n d\xC2\xA0"
+                      "e  ",
+                      BpeSplit::llama3),
+            Pieces({"(a", "\tb", "\n", "c", "  \r\n", " d",
+                    "\xC2\xA0"
+                    "e",
+                    "  "}));
+  // Without regard to case a long s is an s.
+  EXPECT_EQ(pieces_of("'\xC5\xBFx 'Rex 'lL'l", BpeSplit::llama3),
+            Pieces({"'\xC5\xBF", "x", " '", "Rex", " '", "lL", "'l"}));
+  EXPECT_EQ(pieces_of("\xD9\xA3\xD9\xA4\xD9\xA5\xD9\xA6", BpeSplit::llama3),
+            Pieces({"\xD9\xA3\xD9\xA4\xD9\xA5", "\xD9\xA6"}));
+}
+
+/// The expression of Llama 3 alternative by alternative, with at most `most` numbers.
+std::size_t llama3_end(const std::u32string& text, std::size_t at, std::size_t most) {
+  const auto kind = [&](std::size_t i) { return i < text.size() ? unicode_class(text[i]) : UnicodeClass::space; };
+  const auto line_end = [&](std::size_t i) { return i < text.size() && (text[i] == U'\r' || text[i] == U'\n'); };
+  for (const std::u32string ending : {U"'s", U"'t", U"'re", U"'ve", U"'m", U"'ll", U"'d"}) {
+    bool same = at + ending.size() <= text.size();
+    for (std::size_t i = 0; same && i < ending.size(); ++i) {
+      const char32_t c = text[at + i];
+      same = c == ending[i] || (c >= U'A' && c <= U'Z' && c + 32 == ending[i]) || (c == 0x17F && ending[i] == U's');
+    }
+    if (same) return at + ending.size();
+  }
+  for (const std::size_t before : {1, 0}) {
+    const bool may =
+        before == 0 || (!line_end(at) && kind(at) != UnicodeClass::letter && kind(at) != UnicodeClass::number);
+    std::size_t end = at + before;
+    while (may && end < text.size() && kind(end) == UnicodeClass::letter) ++end;
+    if (end > at + before) return end;
+  }
+  std::size_t end = at;
+  while (end < text.size() && end < at + most && kind(end) == UnicodeClass::number) ++end;
+  if (end > at) return end;
+  for (const std::size_t before : {1, 0}) {
+    if (before == 1 && text[at] != U' ') continue;
+    end = at + before;
+    while (end < text.size() && kind(end) == UnicodeClass::other) ++end;
+    if (end == at + before) continue;
+    while (line_end(end)) ++end;
+    return end;
+  }
+  std::size_t all = at;
+  while (all < text.size() && kind(all) == UnicodeClass::space) ++all;
+  for (std::size_t blank = all + 1; blank-- > at;)  // \s* gives back until a line end follows
+    if (line_end(blank) && blank < all) {
+      for (end = blank; end < all && line_end(end);) ++end;
+      return end;
+    }
+  for (end = all; end > at; --end)
+    if (end == text.size() || kind(end) == UnicodeClass::space) return end;
+  return all;
+}
+
+TEST(BpeSplit, IsTheExpressionOfEveryFamilyOnRandomTexts) {
+  const std::u32string letters = U"stremvldSRE'' \u00A0\n\r\t\u017F1\u06637aZ\u00E9\u4E2D\u0301!\u3000\U0001F600";
+  Random random(3);
+  for (int round = 0; round < 20000; ++round) {
+    std::u32string text;
+    for (auto left = random.below(12) + 1; left > 0; --left) text += letters[random.below(letters.size())];
+    std::string whole;
+    for (const char32_t c : text) append_utf8(whole, c);
+    const auto expected = [&](const auto& end_of) {
+      Pieces pieces;
+      for (std::size_t at = 0; at < text.size();) {
+        std::string piece;
+        for (const std::size_t end = end_of(at); at < end; ++at) append_utf8(piece, text[at]);
+        pieces.push_back(piece);
+      }
+      return pieces;
+    };
+    ASSERT_EQ(pieces_of(whole, BpeSplit::llama3), expected([&](std::size_t at) { return llama3_end(text, at, 3); }))
+        << quote(whole);
+    ASSERT_EQ(pieces_of(whole, BpeSplit::qwen2), expected([&](std::size_t at) { return llama3_end(text, at, 1); }))
+        << quote(whole);
+    // Numbers alone, and what lies between by itself.
+    ASSERT_EQ(pieces_of(whole, BpeSplit::digits), expected([&](std::size_t at) {
+                if (unicode_class(text[at]) == UnicodeClass::number) return at + 1;
+                std::size_t end = at;
+                while (end < text.size() && unicode_class(text[end]) != UnicodeClass::number) ++end;
+                return expression_end(text.substr(0, end), at);
+              }))
+        << quote(whole);
   }
 }
 

@@ -268,6 +268,37 @@ TEST(Bpe, RefusesModelsThatDoNotHoldTogether) {
   EXPECT_EQ(encode(bad, "aabc"), Ids({64, 257}));
 }
 
+// With ignore_merges a piece that is a token stays whole, though no merge makes it; others are merged as ever.
+TEST(Bpe, AWholePieceMayComeBeforeMerges) {
+  BpeModel model = toy_model({{"a", "b"}});
+  model.vocabulary.push_back("abc");
+  model.vocabulary.push_back(" abc");
+  EXPECT_EQ(encode(model, "abc abc abcd"), (Ids{256, 66, 220, 256, 66, 220, 256, 66, 67}));
+  model.ignore_merges = true;
+  EXPECT_EQ(encode(model, "abc abc abcd"), (Ids{257, 258, 220, 256, 66, 67}));
+}
+
+// GPT-NeoX has no tokens for bytes that UTF-8 never has: such a byte becomes U+FFFD.
+TEST(Bpe, BytesBeyondUtf8MayLackTokens) {
+  BpeModel model = toy_model({});
+  const auto without = [&](unsigned char byte) {
+    BpeModel less = model;
+    less.vocabulary.erase(less.vocabulary.begin() +
+                          static_cast<std::ptrdiff_t>(id_of(less, std::string(1, static_cast<char>(byte)))));
+    return less;
+  };
+  for (const unsigned char byte : {0xC0, 0xC1, 0xF5, 0xFF}) {
+    const BpeTokenizer tokenizer(without(byte));
+    const std::string text = std::string("a") + static_cast<char>(byte) + static_cast<char>(byte) + "b";
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)),
+              "a\xEF\xBF\xBD\xEF\xBF\xBD"
+              "b");
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text.substr(1, 1))), "\xEF\xBF\xBD");
+  }
+  for (const unsigned char byte : {0x00, 0x80, 0xC2, 0xF4})
+    EXPECT_TRUE(contains(message_of<Error>([&] { BpeTokenizer tokenizer(without(byte)); }), "a token for every byte"));
+}
+
 TEST(Bpe, OneObjectServesSeveralThreads) {
   const BpeTokenizer tokenizer(toy_model({{"t", "h"}, {"th", "e"}, {" ", "the"}}));
   std::string text;

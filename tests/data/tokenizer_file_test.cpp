@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/base/gguf_file.h"
 #include "tests/data/bpe_toy.h"
+#include "tests/data/fallback_toy.h"
 #include "tests/data/golden_ids.h"
 #include "tests/data/sentencepiece_toy.h"
 #include "tests/data/test_files.h"
@@ -66,13 +68,14 @@ TEST(TokenizerFile, AFolderHasAnOrder) {
   }
   folder.write("tokenizer.json", WordPieceTokenizer::parse_vocabulary(kWords, "", "x")->json());
   EXPECT_TRUE(load_tokenizer(folder.path())->name().starts_with("wordpiece-"));
-  // Llama's: a tokenizer.json that is not read gives way to the model beside it, any other does not.
-  folder.write("tokenizer.json", R"({"model": {"type": "BPE", "byte_fallback": true}})");
-  if (has_sentencepiece()) {
-    EXPECT_TRUE(load_tokenizer(folder.path())->name().starts_with("sentencepiece-"));
-  }
-  EXPECT_TRUE(contains(message_of<Error>([&] { load_tokenizer(folder.path() + "/tokenizer.json"); }),
-                       "tokenizer.json: model: a BPE with byte_fallback is read from tokenizer.model"));
+  // Llama's: a tokenizer.json gives way to the model beside it where that can be applied, any other does not.
+  FallbackBpeModel fallback = toy_fallback({{"a", "b"}, {"_", "a"}});  // with no more added tokens than the model's
+  fallback.vocabulary.resize(265);
+  fallback.added.resize(3);
+  folder.write("tokenizer.json", FallbackBpeTokenizer(fallback).json());
+  EXPECT_TRUE(
+      load_tokenizer(folder.path())->name().starts_with(has_sentencepiece() ? "sentencepiece-" : "fallbackbpe-"));
+  EXPECT_TRUE(load_tokenizer(folder.path() + "/tokenizer.json")->name().starts_with("fallbackbpe-"));
   folder.write("tokenizer.json", R"({"model": {"type": "BPE", "byte_fallback": false}})");
   EXPECT_TRUE(contains(message_of<Error>([&] { load_tokenizer(folder.path()); }), "tokenizer.json: model"));
   folder.write("tokenizer.json", R"({"model": {"type": "WordLevel"}})");
@@ -82,7 +85,8 @@ TEST(TokenizerFile, AFolderHasAnOrder) {
 TEST(TokenizerFile, WhatIsKeptIsFoundByItsName) {
   std::vector<std::shared_ptr<const Tokenizer>> all = {
       std::make_shared<ByteTokenizer>(), std::make_shared<BpeTokenizer>(toy_model({{"a", "b"}})),
-      WordPieceTokenizer::parse_vocabulary(kWords, "", "x"), std::make_shared<Llama2Tokenizer>(llama2())};
+      WordPieceTokenizer::parse_vocabulary(kWords, "", "x"), std::make_shared<Llama2Tokenizer>(llama2()),
+      std::make_shared<FallbackBpeTokenizer>(toy_fallback())};
   if (has_sentencepiece()) all.push_back(std::make_shared<SentencePieceTokenizer>(toy_bpe()));
   for (const auto& one : all) {
     const TemporaryFolder folder;
@@ -101,7 +105,7 @@ TEST(TokenizerFile, WhatIsKeptIsFoundByItsName) {
   const TemporaryFolder folder;
   EXPECT_EQ(named_tokenizer(folder.path(), "tokens"), nullptr);
   EXPECT_EQ(named_tokenizer(folder.path(), "llama2c-0123"), nullptr);
-  for (const char* name : {"bpe-0123", "wordpiece-0123", "sentencepiece-0123"})
+  for (const char* name : {"bpe-0123", "fallbackbpe-0123", "wordpiece-0123", "sentencepiece-0123"})
     EXPECT_TRUE(contains(message_of<Error>([&] { named_tokenizer(folder.path(), name); }), folder.path())) << name;
 }
 
@@ -110,8 +114,47 @@ TEST(TokenizerFile, VocabulariesOfGguf) {
   if (!folder) GTEST_SKIP() << "no shared data; set TORSOR_SHARED";
   EXPECT_TRUE(load_tokenizer(*folder + "/ggml-vocab-bert-bge.gguf")->name().starts_with("wordpiece-"));
   EXPECT_TRUE(load_tokenizer(*folder + "/ggml-vocab-phi-3.gguf")->name().starts_with("llama2c-"));
-  EXPECT_TRUE(contains(message_of<Error>([&] { load_tokenizer(*folder + "/ggml-vocab-gpt-2.gguf"); }),
-                       "must be llama or bert, found 'gpt2'"));
+  EXPECT_TRUE(load_tokenizer(*folder + "/ggml-vocab-gpt-2.gguf")->name().starts_with("bpe-"));
+  EXPECT_TRUE(contains(message_of<Error>([&] { load_tokenizer(*folder + "/ggml-vocab-gpt-neox.gguf"); }),
+                       "ggml-vocab-gpt-neox.gguf: tokenizer.ggml.pre: it is missing"));
+}
+
+// What Llama's kind in GGUF cannot mean here is refused, not read as something else.
+TEST(TokenizerFile, LlamasVocabularyInGgufIsChecked) {
+  std::vector<std::string> names = {"<unk>", "<s>", "</s>"};
+  for (const std::string& name : byte_names()) names.push_back(name);
+  names.push_back("\xE2\x96\x81");
+  names.push_back("a");
+  const auto parts = [](const std::vector<std::string>& tokens) {
+    testing::GgufParts made;
+    made.text_key("tokenizer.ggml.model", "llama");
+    std::string list = testing::bytes_of(std::uint32_t{8}) + testing::bytes_of(std::uint64_t{tokens.size()});
+    std::string scores = testing::bytes_of(std::uint32_t{6}) + testing::bytes_of(std::uint64_t{tokens.size()});
+    for (const std::string& one : tokens) list += testing::gguf_text(one), scores += testing::bytes_of(0.0F);
+    made.key("tokenizer.ggml.tokens", 9, list);
+    made.key("tokenizer.ggml.scores", 9, scores);
+    return made;
+  };
+  const auto read = [](const testing::GgufParts& made) {
+    return gguf_tokenizer(GgufFile::from_bytes(made.build(), "x.gguf"));
+  };
+  EXPECT_EQ(read(parts(names))->encode("a"), (Ids{1, 259, 260}));
+  const auto refusal = [&](const testing::GgufParts& made) { return message_of<Error>([&] { read(made); }); };
+  for (const char* key : {"tokenizer.ggml.add_space_prefix", "tokenizer.ggml.add_bos_token"}) {
+    testing::GgufParts made = parts(names);
+    made.key(key, 7, testing::bytes_of(std::uint8_t{1}));
+    EXPECT_EQ(read(made)->encode("a"), (Ids{1, 259, 260}));
+    made = parts(names);
+    made.key(key, 7, testing::bytes_of(std::uint8_t{0}));
+    EXPECT_TRUE(contains(refusal(made), str("x.gguf: ", key, " must be true")));
+  }
+  testing::GgufParts begins = parts(names);
+  begins.number_key("tokenizer.ggml.bos_token_id", 2);
+  EXPECT_TRUE(contains(refusal(begins), "bos_token_id must be 1, found 2"));
+  std::swap(names[3], names[259]);
+  EXPECT_TRUE(contains(refusal(parts(names)), "x.gguf: tokenizer.ggml.tokens must have <0x00> at 3"));
+  names.resize(100);
+  EXPECT_TRUE(contains(refusal(parts(names)), "tokenizer.ggml.tokens must have <0x00> at 3"));
 }
 
 }  // namespace

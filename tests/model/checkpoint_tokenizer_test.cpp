@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "tests/base/test_folder.h"
+#include "tests/data/bpe_gguf_toy.h"
+#include "tests/data/fallback_toy.h"
 #include "torsor/base/file.h"
 #include "torsor/data/llama2_tokenizer.h"
 #include "torsor/data/sentencepiece.h"
@@ -99,6 +101,76 @@ TEST(CheckpointTokenizer, Llama2sTokenizerIsKept) {
   // What was written before tokenizers were kept has ids alone.
   fs::remove(folder / "own/tokenizer.bin");
   EXPECT_EQ(load_checkpoint(folder / "own").reader, nullptr);
+}
+
+/// The model of stories260K in GGUF with a byte-level vocabulary of its size in place of its own, and more keys.
+std::string gguf_with_bytes(const std::string& pre) {
+  const GgufFile file(stories() + "/stories260K.gguf");
+  data_test::BpeGgufParts vocabulary;
+  vocabulary.pre = pre;
+  vocabulary.add("<b>", 3);
+  vocabulary.add("<e>", 3);
+  for (std::size_t i = 0; vocabulary.tokens.size() < 512; ++i) {
+    const std::string left = vocabulary.tokens[64 + i / 16], right = vocabulary.tokens[64 + i % 16];
+    vocabulary.merges.push_back(left + " " + right);
+    vocabulary.add(left + right, 1);
+  }
+  vocabulary.begin_id = 256;
+  vocabulary.add_begin = true;
+  testing::GgufParts parts = vocabulary.parts();
+  parts.number_key("tokenizer.ggml.eos_token_id", 257);
+  parts.number_key("tokenizer.ggml.eot_token_id", 256);
+  for (const auto& [key, value] : file.keys()) {
+    if (key.starts_with("tokenizer.")) continue;
+    if (const auto* text = std::get_if<std::string>(&value)) parts.text_key(key, *text);
+    if (const auto* whole = std::get_if<std::int64_t>(&value))
+      parts.number_key(key, static_cast<std::uint32_t>(*whole));
+    if (const auto* real = std::get_if<double>(&value)) parts.key(key, 6, testing::bytes_of(static_cast<float>(*real)));
+  }
+  for (const auto& [name, entry] : file.entries()) {
+    const std::vector<std::uint64_t> sizes(entry.shape.rbegin(), entry.shape.rend());
+    parts.tensors.push_back({name, sizes, static_cast<std::uint32_t>(entry.type),
+                             std::string(reinterpret_cast<const char*>(entry.data), entry.bytes)});
+  }
+  return parts.build();
+}
+
+TEST(CheckpointTokenizer, AByteLevelVocabularyInGgufIsRead) {
+  NEEDS_STORIES;
+  const TestFolder folder;
+  write_file_atomic(folder / "bytes.gguf", gguf_with_bytes("qwen2"));
+  const LoadedModel loaded = load_checkpoint(folder / "bytes.gguf");
+  ASSERT_NE(loaded.reader, nullptr);
+  EXPECT_EQ(loaded.unread, "");
+  EXPECT_EQ(loaded.end_tokens, (std::vector<std::int64_t>{257, 256}));
+  EXPECT_EQ(loaded.reader->encode("aa<e>"), (std::vector<TokenId>{256, 258, 257}));
+  save_checkpoint(folder / "own", loaded.model, loaded.tokenizer, loaded.embedder, loaded.reader);
+  const LoadedModel again = load_checkpoint(folder / "own");
+  ASSERT_NE(again.reader, nullptr);
+  EXPECT_EQ(again.reader->name(), loaded.tokenizer);
+  EXPECT_EQ(again.reader->encode("aa 12<e>"), loaded.reader->encode("aa 12<e>"));
+  // A vocabulary that is not read leaves ids, and says why.
+  write_file_atomic(folder / "other.gguf", gguf_with_bytes("tekken"));
+  const LoadedModel other = load_checkpoint(folder / "other.gguf");
+  EXPECT_EQ(other.reader, nullptr);
+  EXPECT_EQ(other.tokenizer, "tokens");
+  EXPECT_TRUE(contains(other.unread, "other.gguf: tokenizer.ggml.pre: 'tekken' is not read")) << other.unread;
+}
+
+// Llama's tokenizer.json alone, without tokenizer.model.
+TEST(CheckpointTokenizer, ABpeWithByteFallbackIsRead) {
+  NEEDS_STORIES;
+  const TestFolder folder;
+  copy_model(folder / "hf");
+  const FallbackBpeTokenizer tokenizer(data_test::toy_fallback());
+  write_file_atomic(folder / "hf/tokenizer.json", tokenizer.json());
+  const LoadedModel loaded = load_checkpoint(folder / "hf");
+  EXPECT_EQ(loaded.tokenizer, tokenizer.name());
+  ASSERT_NE(loaded.reader, nullptr);
+  save_checkpoint(folder / "own", loaded.model, loaded.tokenizer, loaded.embedder, loaded.reader);
+  const LoadedModel again = load_checkpoint(folder / "own");
+  ASSERT_NE(again.reader, nullptr);
+  EXPECT_EQ(again.reader->encode("ab \xE2\x82\xAC"), tokenizer.encode("ab \xE2\x82\xAC"));
 }
 
 TEST(CheckpointTokenizer, AnyKindThatIsReadIsFound) {

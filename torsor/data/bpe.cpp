@@ -9,34 +9,11 @@
 #include "torsor/base/hash.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe_alphabet.h"
-#include "torsor/data/bpe_split.h"
 
 namespace torsor {
 namespace {
 
-constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 constexpr TokenId kNoToken = std::numeric_limits<TokenId>::max();
-constexpr std::size_t kEnd = std::numeric_limits<std::size_t>::max();
-
-std::uint64_t pair_key(TokenId left, TokenId right) { return std::uint64_t{left} << 32 | right; }
-
-/// A token of a piece, in a list that shrinks.
-struct Node {
-  TokenId id;  // kNoToken once it is part of another
-  std::size_t before, after;
-};
-
-struct Candidate {
-  std::uint32_t rank;
-  std::size_t at;  // of the left node
-};
-
-/// For a heap with the lowest rank on top, and of equal ones the leftmost.
-bool comes_later(const Candidate& a, const Candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.at > b.at; }
-
-/// Pieces longer than this hardly come back.
-constexpr std::size_t kLongestKnown = 64;
-constexpr std::size_t kMostKnown = std::size_t{1} << 18;
 
 /// Numbers and texts for a hash, so that no two lists look alike.
 class Record {
@@ -63,11 +40,10 @@ class Record {
 /// What one call of encode() works with.
 struct BpeTokenizer::Encoding {
   std::vector<TokenId> ids;
-  /// Pieces that have been merged: where their ids stand in `ids`, and how many.
-  std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> known;
+  KnownPieces known;
   std::deque<std::string> prefixed;  // texts that got a space, which `known` looks into
-  std::vector<Node> nodes;
-  std::vector<Candidate> heap;
+  std::vector<TokenId> bytes;        // of the piece at hand
+  MergeRanks::Room room;
 };
 
 BpeTokenizer::BpeTokenizer(BpeModel model) : model_(std::move(model)) {
@@ -76,7 +52,8 @@ BpeTokenizer::BpeTokenizer(BpeModel model) : model_(std::move(model)) {
   if (model_.vocabulary.size() >= kNoToken) throw Error("BPE: the vocabulary is too large");
   check_added();
   check_vocabulary();
-  check_merges();
+  ranks_ = MergeRanks(model_.merges, model_.vocabulary, "BPE");
+  check_begin();
   const std::vector<bool> inner = inner_ids();
   std::vector<BpeAddedToken> raw, normalized;
   for (const BpeAddedToken& token : model_.added) {
@@ -88,6 +65,9 @@ BpeTokenizer::BpeTokenizer(BpeModel model) : model_(std::move(model)) {
   }
   raw_ = AddedTokenFinder(std::move(raw));
   normalized_ = AddedTokenFinder(std::move(normalized));
+  if (model_.ignore_merges)
+    for (TokenId id = 0; id < model_.vocabulary.size(); ++id)
+      if (inner[id]) whole_.emplace(model_.vocabulary[id], id);
   name_ = "bpe-" + identity().substr(0, 16);
 }
 
@@ -130,8 +110,9 @@ void BpeTokenizer::check_vocabulary() {
   }
   // A byte may be an added token too, under the same name.
   for (const BpeAddedToken& token : model_.added) take_byte(token.id);
+  // GPT-NeoX has no tokens for bytes that UTF-8 never has.
   for (unsigned byte = 0; byte < 256; ++byte)
-    if (byte_ids_[byte] == kNoToken)
+    if (byte_ids_[byte] == kNoToken && byte != 0xC0 && byte != 0xC1 && byte < 0xF5)
       throw Error(str("BPE: expected a token for every byte, found none for byte ", byte, ", written ",
                       quote(byte_letters(std::string(1, static_cast<char>(byte))))));
   for (const BpeAddedToken& token : model_.added) {
@@ -143,27 +124,18 @@ void BpeTokenizer::check_vocabulary() {
   }
 }
 
-void BpeTokenizer::check_merges() {
-  ranks_.reserve(model_.merges.size());
-  const auto size = static_cast<TokenId>(model_.vocabulary.size());
-  if (model_.merges.size() >= kNoRank) throw Error("BPE: too many merges");
-  for (std::uint32_t rank = 0; rank < model_.merges.size(); ++rank) {
-    const BpeMerge& merge = model_.merges[rank];
-    if (merge.left >= size || merge.right >= size || merge.result >= size)
-      throw Error(str("BPE: merge ", rank, " has an id outside the vocabulary of ", size, " tokens"));
-    if (model_.vocabulary[merge.result] != model_.vocabulary[merge.left] + model_.vocabulary[merge.right])
-      throw Error(str("BPE: merge ", rank, " of ", quote(model_.vocabulary[merge.left], 40), " and ",
-                      quote(model_.vocabulary[merge.right], 40), " cannot make ",
-                      quote(model_.vocabulary[merge.result], 40)));
-    const auto [place, is_new] = ranks_.emplace(pair_key(merge.left, merge.right), rank);
-    if (!is_new) throw Error(str("BPE: merges ", place->second, " and ", rank, " are of the same two tokens"));
-  }
+void BpeTokenizer::check_begin() const {
+  if (!model_.begin) return;
+  const bool added = std::any_of(model_.added.begin(), model_.added.end(),
+                                 [this](const BpeAddedToken& token) { return token.id == *model_.begin; });
+  if (!added) throw Error(str("BPE: id ", *model_.begin, ", which texts begin with, is no added token"));
 }
 
 std::vector<bool> BpeTokenizer::inner_ids() const {
   std::vector<bool> inner(model_.vocabulary.size(), true);
   for (const BpeAddedToken& token : model_.added) inner[token.id] = false;
-  for (const TokenId id : byte_ids_) inner[id] = true;
+  for (const TokenId id : byte_ids_)
+    if (id != kNoToken) inner[id] = true;
   for (const BpeMerge& merge : model_.merges)
     for (const TokenId id : {merge.left, merge.right, merge.result}) inner[id] = true;
   return inner;
@@ -179,16 +151,16 @@ std::string BpeTokenizer::identity() const {
   for (const BpeAddedToken& token : model_.added)
     record.number(token.id).number(token.lstrip).number(token.rstrip).number(token.normalized);
   record.number(model_.add_prefix_space);
+  // What came later is told only where it is there: names that were given once stay.
+  if (model_.split != BpeSplit::gpt2) record.text("split").number(static_cast<std::uint64_t>(model_.split));
+  if (model_.ignore_merges) record.text("ignore_merges");
+  if (model_.begin) record.text("begin").number(*model_.begin);
   return record.hex();
-}
-
-std::uint32_t BpeTokenizer::rank(TokenId left, TokenId right) const {
-  const auto found = ranks_.find(pair_key(left, right));
-  return found == ranks_.end() ? kNoRank : found->second;
 }
 
 std::vector<TokenId> BpeTokenizer::encode(std::string_view text) const {
   Encoding encoding;
+  if (model_.begin) encoding.ids.push_back(*model_.begin);
   // Calls `plain` for the texts between the tokens of `finder`.
   const auto apart = [&encoding](const AddedTokenFinder& finder, std::string_view whole, const auto& plain) {
     std::size_t from = 0;
@@ -211,65 +183,30 @@ void BpeTokenizer::encode_text(std::string_view text, Encoding& encoding) const 
 }
 
 void BpeTokenizer::encode_pieces(std::string_view text, Encoding& encoding) const {
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = piece_end(text, begin);
-    const std::string_view piece = text.substr(begin, end - begin);
-    begin = end;
-    if (piece.size() == 1) {
-      encoding.ids.push_back(byte_ids_[static_cast<unsigned char>(piece.front())]);
+  PieceReader pieces(text, model_.split);
+  for (std::string_view piece; pieces.next(piece);) {
+    if (const TokenId id = byte_ids_[static_cast<unsigned char>(piece.front())]; piece.size() == 1 && id != kNoToken) {
+      encoding.ids.push_back(id);
       continue;
     }
-    if (piece.size() > kLongestKnown) {
-      merge_piece(piece, encoding);
-      continue;
-    }
-    if (const auto found = encoding.known.find(piece); found != encoding.known.end()) {
-      const auto [at, count] = found->second;
-      for (std::size_t i = at; i < at + count; ++i) encoding.ids.push_back(encoding.ids[i]);
-      continue;
-    }
-    const std::size_t at = encoding.ids.size();
-    merge_piece(piece, encoding);
-    if (encoding.known.size() < kMostKnown) encoding.known.emplace(piece, std::pair(at, encoding.ids.size() - at));
+    encoding.known.append(piece, encoding.ids, [&] { merge_piece(piece, encoding); });
   }
 }
 
 void BpeTokenizer::merge_piece(std::string_view piece, Encoding& encoding) const {
-  std::vector<Node>& nodes = encoding.nodes;
-  std::vector<Candidate>& heap = encoding.heap;
-  nodes.clear();
-  heap.clear();
-  for (std::size_t i = 0; i < piece.size(); ++i)
-    nodes.push_back(
-        {byte_ids_[static_cast<unsigned char>(piece[i])], i == 0 ? kEnd : i - 1, i + 1 == piece.size() ? kEnd : i + 1});
-  for (std::size_t i = 0; i + 1 < nodes.size(); ++i)
-    if (const std::uint32_t found = rank(nodes[i].id, nodes[i + 1].id); found != kNoRank) heap.push_back({found, i});
-  std::make_heap(heap.begin(), heap.end(), comes_later);
-  const auto consider = [&](std::size_t at) {
-    const std::uint32_t found = rank(nodes[at].id, nodes[nodes[at].after].id);
-    if (found == kNoRank) return;
-    heap.push_back({found, at});
-    std::push_heap(heap.begin(), heap.end(), comes_later);
-  };
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), comes_later);
-    const Candidate candidate = heap.back();
-    heap.pop_back();
-    const BpeMerge& merge = model_.merges[candidate.rank];
-    Node& node = nodes[candidate.at];
-    // A neighbour may have been merged since.
-    if (node.id != merge.left || node.after == kEnd || nodes[node.after].id != merge.right) continue;
-    Node& right = nodes[node.after];
-    node.id = merge.result;
-    node.after = right.after;
-    right.id = kNoToken;
-    if (node.after != kEnd) {
-      nodes[node.after].before = candidate.at;
-      consider(candidate.at);
-    }
-    if (node.before != kEnd) consider(node.before);
+  if (const auto found = whole_.find(piece); found != whole_.end()) {
+    encoding.ids.push_back(found->second);
+    return;
   }
-  for (std::size_t at = 0; at != kEnd; at = nodes[at].after) encoding.ids.push_back(nodes[at].id);
+  encoding.bytes.clear();
+  for (const char c : piece) {
+    const TokenId id = byte_ids_[static_cast<unsigned char>(c)];
+    if (id != kNoToken)
+      encoding.bytes.push_back(id);
+    else
+      for (const unsigned char byte : {0xEF, 0xBF, 0xBD}) encoding.bytes.push_back(byte_ids_[byte]);
+  }
+  ranks_.merge(encoding.bytes, encoding.ids, encoding.room);
 }
 
 std::string BpeTokenizer::decode(std::span<const TokenId> ids) const {
@@ -278,7 +215,7 @@ std::string BpeTokenizer::decode(std::span<const TokenId> ids) const {
     if (ids[i] >= model_.vocabulary.size())
       throw Error(str("tokenizer ", name_, ": expected ids below ", model_.vocabulary.size(), ", got ", ids[i],
                       " at index ", i));
-    text += model_.vocabulary[ids[i]];
+    if (ids[i] != model_.begin) text += model_.vocabulary[ids[i]];
   }
   return text;
 }

@@ -1,9 +1,7 @@
 // The files of a byte-level BPE: tokenizer.json, vocab.json with merges.txt.
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "torsor/base/error.h"
@@ -12,6 +10,7 @@
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe.h"
 #include "torsor/data/bpe_alphabet.h"
+#include "torsor/data/bpe_names.h"
 #include "torsor/data/tokenizer_json.h"
 
 namespace torsor {
@@ -21,179 +20,140 @@ namespace fs = std::filesystem;
 
 std::string shown(std::string_view text) { return quote(text, 40); }
 
-/// The tokens as the files write them, by id and back. Messages begin with `source`.
-class Names {
- public:
-  /// `vocabulary` is the object of names and ids, `added` what stands beside it.
-  Names(const Json& vocabulary, std::vector<BpeAddedToken> added, std::string source);
-
-  /// The id of a name, or nothing.
-  std::optional<TokenId> find(const std::string& name) const {
-    const auto found = ids_.find(name);
-    return found == ids_.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  /// The bytes of every id.
-  std::vector<std::string> bytes() const;
-
-  const std::vector<BpeAddedToken>& added() const { return added_; }
-
- private:
-  void place(const std::string& name, TokenId id);
-  [[noreturn]] void fail(const std::string& message) const { throw Error(str(source_, ": ", message)); }
-
-  std::string source_;
-  std::vector<BpeAddedToken> added_;
-  std::unordered_map<std::string, TokenId> ids_;
-  std::vector<const std::string*> names_;  // by id, looking into ids_
+/// Texts are cut by one of the rules that are known, then written as bytes.
+struct Cutting {
+  BpeSplit split = BpeSplit::gpt2;
+  bool prefix_space = false;
 };
 
-Names::Names(const Json& vocabulary, std::vector<BpeAddedToken> added, std::string source)
-    : source_(std::move(source)), added_(std::move(added)) {
-  if (!vocabulary.is_object()) fail(str("expected an object of tokens and ids, got ", vocabulary.type_name()));
-  std::unordered_set<std::string_view> known;
-  for (const auto& item : vocabulary.items()) known.insert(item.key());
-  std::size_t total = known.size();
-  for (const BpeAddedToken& token : added_)
-    if (known.insert(token.content).second) ++total;
-  names_.assign(total, nullptr);
-  for (const auto& [name, value] : vocabulary.items()) {
-    const bool whole = value.is_number_unsigned() || (value.is_number_integer() && value.get<std::int64_t>() >= 0);
-    if (!whole) fail(str("the id of ", shown(name), " must be a whole number, got ", quote(json_text(value), 40)));
-    const auto id = value.get<std::uint64_t>();
-    if (id >= total)
-      fail(str("the ids of ", total, " tokens must be 0 to ", total - 1, " without a hole, got ", id, " for ",
-               shown(name)));
-    place(name, static_cast<TokenId>(id));
+constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// A step of `pre_tokenizer` that cuts before ByteLevel does.
+BpeSplit split_of(JsonObject& step) {
+  const auto type = step.get<std::string>("type");
+  if (type == "Digits") {
+    if (!step.get<bool>("individual_digits", false)) step.fail("key 'individual_digits' must be true");
+    step.finish();
+    return BpeSplit::digits;
   }
-  for (const BpeAddedToken& token : added_) {
-    if (const auto inside = find(token.content)) {
-      if (*inside != token.id)
-        fail(str("the added token ", shown(token.content), " has the id ", token.id, " and in the vocabulary ",
-                 *inside));
-      continue;
-    }
-    if (token.id >= total)
-      fail(str("the ids of ", total, " tokens must be 0 to ", total - 1, " without a hole, got ", token.id,
-               " for the added token ", shown(token.content)));
-    place(token.content, token.id);
-  }
+  if (type != "Split") step.fail(str("key 'type' must be Split or Digits, found ", shown(type)));
+  JsonObject pattern = step.object("pattern");
+  const auto expression = pattern.get<std::string>("Regex");
+  if (const auto behavior = step.get<std::string>("behavior"); behavior != "Isolated")
+    step.fail(str("key 'behavior' must be Isolated, found ", shown(behavior)));
+  if (step.get<bool>("invert", false)) step.fail("key 'invert' must be false");
+  step.finish();
+  pattern.finish();
+  for (const auto& [known, split] :
+       {std::pair(kGpt2, BpeSplit::gpt2), std::pair(kLlama3, BpeSplit::llama3), std::pair(kQwen2, BpeSplit::qwen2)})
+    if (expression == known) return split;
+  pattern.fail(str("key 'Regex' is none of the expressions that are read (those of GPT-2, Llama 3 and Qwen 2): ",
+                   quote(expression, 120)));
 }
 
-void Names::place(const std::string& name, TokenId id) {
-  if (names_[id] != nullptr) fail(str(shown(*names_[id]), " and ", shown(name), " have the same id ", id));
-  names_[id] = &ids_.emplace(name, id).first->first;
-}
-
-std::vector<std::string> Names::bytes() const {
-  std::vector<std::string> vocabulary(names_.size());
-  for (const BpeAddedToken& token : added_) vocabulary[token.id] = token.content;
-  std::vector<bool> is_added(names_.size(), false);
-  for (const BpeAddedToken& token : added_) is_added[token.id] = true;
-  for (std::size_t id = 0; id < names_.size(); ++id) {
-    if (is_added[id]) continue;
-    auto bytes = letters_to_bytes(*names_[id]);
-    if (!bytes) fail(str("the token ", shown(*names_[id]), " of id ", id, " has a character that stands for no byte"));
-    vocabulary[id] = std::move(*bytes);
-  }
-  return vocabulary;
-}
-
-BpeMerge merge_of(const Names& names, const std::string& left, const std::string& right, const std::string& where) {
-  const auto known = [&](const std::string& name, const char* what) {
-    const auto id = names.find(name);
-    if (!id) throw Error(str(where, ": ", shown(name), what));
-    return *id;
-  };
-  const TokenId first = known(left, " is no token"), second = known(right, " is no token");
-  return {first, second, known(left + right, ", which the merge makes, is no token")};
-}
-
-/// The two halves of "a b".
-std::pair<std::string, std::string> halves(std::string_view text, const std::string& where) {
-  const std::size_t space = text.find(' ');
-  if (space == 0 || space == std::string_view::npos || space + 1 == text.size() ||
-      text.find(' ', space + 1) != std::string_view::npos)
-    throw Error(str(where, ": expected two tokens with a space between, got ", shown(text)));
-  return {std::string(text.substr(0, space)), std::string(text.substr(space + 1))};
-}
-
-std::vector<BpeMerge> merges_of(const Json& merges, const Names& names, const std::string& source) {
-  if (!merges.is_array()) throw Error(str(source, ": expected a list, got ", merges.type_name()));
-  std::vector<BpeMerge> made;
-  for (const Json& one : merges) {
-    const std::string where = str(source, '[', made.size(), ']');
-    if (one.is_string()) {
-      const auto [left, right] = halves(one.get_ref<const std::string&>(), where);
-      made.push_back(merge_of(names, left, right, where));
-    } else if (one.is_array() && one.size() == 2 && one[0].is_string() && one[1].is_string()) {
-      made.push_back(
-          merge_of(names, one[0].get_ref<const std::string&>(), one[1].get_ref<const std::string&>(), where));
-    } else {
-      throw Error(str(where, ": expected \"a b\" or [\"a\", \"b\"], got ", quote(json_text(one), 40)));
-    }
-  }
-  return made;
-}
-
-/// Checks `pre_tokenizer`; returns whether it puts a space before texts.
-bool prefix_space_of(JsonObject& document) {
-  JsonObject pre = document.object("pre_tokenizer");
-  if (const auto type = pre.get<std::string>("type"); type != "ByteLevel")
-    pre.fail(str("key 'type' must be ByteLevel, found ", shown(type)));
-  const bool prefix = pre.get<bool>("add_prefix_space");
-  pre.allow("trim_offsets");
-  if (!pre.get<bool>("use_regex", true)) pre.fail("key 'use_regex' must be true: another split, or none, is not read");
-  pre.finish();
+/// Checks a ByteLevel step; `cuts` says whether it must cut as GPT-2 does, or must not.
+bool prefix_space_of(JsonObject& bytes, bool cuts) {
+  if (const auto type = bytes.get<std::string>("type"); type != "ByteLevel")
+    bytes.fail(str("key 'type' must be ByteLevel, found ", shown(type)));
+  const bool prefix = bytes.get<bool>("add_prefix_space");
+  bytes.allow("trim_offsets");
+  if (bytes.get<bool>("use_regex", true) != cuts)
+    bytes.fail(cuts ? "key 'use_regex' must be true: another split, or none, is not read"
+                    : "key 'use_regex' must be false behind another split");
+  bytes.finish();
   return prefix;
 }
 
-/// Checks the keys of `model` beside the vocabulary and the merges.
-void check_model(JsonObject& model) {
+Cutting cutting_of(JsonObject& document) {
+  JsonObject pre = document.object("pre_tokenizer");
+  Cutting cutting;
+  if (const auto type = pre.get<std::string>("type"); type != "Sequence") {
+    cutting.prefix_space = prefix_space_of(pre, true);
+    return cutting;
+  }
+  const auto list = pre.get<std::vector<Json>>("pretokenizers");
+  pre.finish();
+  if (list.size() != 2) pre.fail(str("expected a split and ByteLevel, found ", list.size(), " of them"));
+  JsonObject first(list[0], pre.source() + ": pretokenizers[0]", JsonObject::Blame::data);
+  cutting.split = split_of(first);
+  JsonObject second(list[1], pre.source() + ": pretokenizers[1]", JsonObject::Blame::data);
+  if (prefix_space_of(second, cutting.split == BpeSplit::digits))
+    second.fail("key 'add_prefix_space' must be false behind another split");
+  return cutting;
+}
+
+/// What cutting_of() reads.
+Json cutting_json(const BpeModel& model) {
+  Json bytes = {{"type", "ByteLevel"},
+                {"add_prefix_space", model.add_prefix_space},
+                {"trim_offsets", true},
+                {"use_regex", model.split == BpeSplit::gpt2 || model.split == BpeSplit::digits}};
+  if (model.split == BpeSplit::gpt2) return bytes;
+  Json first;
+  if (model.split == BpeSplit::digits)
+    first = {{"type", "Digits"}, {"individual_digits", true}};
+  else
+    first = {{"type", "Split"},
+             {"pattern", {{"Regex", model.split == BpeSplit::llama3 ? kLlama3 : kQwen2}}},
+             {"behavior", "Isolated"},
+             {"invert", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", Json::array({first, bytes})}};
+}
+
+/// Checks the keys of `model` beside the vocabulary and the merges; returns "ignore_merges".
+bool check_model(JsonObject& model) {
   if (const auto type = model.get<std::string>("type", "BPE"); type != "BPE")
     model.fail(str("key 'type' must be BPE, found ", shown(type)));
   if (model.get<double>("dropout", 0) != 0) model.fail("key 'dropout' must be null: it makes ids a matter of chance");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!model.get<std::string>(key, "").empty()) model.fail(str("key '", key, "' must be null or empty"));
-  for (const char* key : {"byte_fallback", "ignore_merges"})
-    if (model.get<bool>(key, false)) model.fail(str("key '", key, "' must be false"));
+  if (model.get<bool>("byte_fallback", false)) model.fail("key 'byte_fallback' must be false");
   if (!model.has("merges")) model.fail("key 'merges' is missing: this is no BPE");
   // Every byte has its token, so nothing is ever unknown.
   model.allow("unk_token");
   model.allow("fuse_unk");
   model.allow("vocab");
+  const bool ignore_merges = model.get<bool>("ignore_merges", false);
   model.finish();
+  return ignore_merges;
 }
 
 BpeModel model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
   // The model's type first: it tells best what kind of file this is.
   JsonObject model = document.object("model");
-  check_model(model);
+  const bool ignore_merges = check_model(model);
   refuse_key(document, "normalizer", "text is taken as it is");
   check_tokenizer_document(document);
-  const bool prefix = prefix_space_of(document);
+  const Cutting cutting = cutting_of(document);
   if (document.has("decoder")) {
     JsonObject decoder = document.object("decoder");
     if (const auto type = decoder.get<std::string>("type"); type != "ByteLevel")
       decoder.fail(str("key 'type' must be ByteLevel, found ", shown(type)));
   }
   document.allow("added_tokens");
-  document.allow("post_processor");
+  const std::optional<TokenId> begin = begin_token_of(document);
   document.finish();
 
   const Json& inner = json.at("model");
-  const Names names(tokenizer_part(inner, "vocab", path + ": model"), added_tokens_of(json, path),
-                    path + ": model: vocab");
+  const BpeNames names(tokenizer_part(inner, "vocab", path + ": model"), added_tokens_of(json, path),
+                       path + ": model: vocab");
   BpeModel made;
   made.vocabulary = names.bytes();
   made.added = names.added();
-  made.add_prefix_space = prefix;
-  made.merges = merges_of(tokenizer_part(inner, "merges", path + ": model"), names, path + ": model: merges");
+  made.add_prefix_space = cutting.prefix_space;
+  made.split = cutting.split;
+  made.ignore_merges = ignore_merges;
+  made.begin = begin;
+  made.merges = names.merges(tokenizer_part(inner, "merges", path + ": model"), path + ": model: merges");
   return made;
 }
 
-std::vector<BpeMerge> read_merges(const std::string& path, const Names& names) {
+std::vector<BpeMerge> read_merges(const std::string& path, const BpeNames& names) {
   const std::string text = read_file(path, kLargestTokenizerFile);
   if (const std::size_t at = find_invalid_utf8(text); at != std::string::npos)
     throw Error(str(path, ": expected UTF-8, found another byte at ", at));
@@ -206,9 +166,7 @@ std::vector<BpeMerge> read_merges(const std::string& path, const Names& names) {
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if ((number == 1 && line.starts_with("#version")) || (line.empty() && begin >= text.size())) continue;
-    const std::string where = str(path, ':', number);
-    const auto [left, right] = halves(line, where);
-    merges.push_back(merge_of(names, left, right, where));
+    merges.push_back(names.merge(line, str(path, ':', number)));
   }
   return merges;
 }
@@ -216,7 +174,7 @@ std::vector<BpeMerge> read_merges(const std::string& path, const Names& names) {
 BpeModel read_vocab_and_merges(const std::string& folder) {
   const std::string vocab = folder + "/vocab.json";
   const Json json = read_tokenizer_json(vocab);
-  const Names names(json, {}, vocab);
+  const BpeNames names(json, {}, vocab);
   BpeModel made;
   made.vocabulary = names.bytes();
   made.merges = read_merges(folder + "/merges.txt", names);
@@ -265,19 +223,18 @@ std::string BpeTokenizer::json() const {
   Json merges = Json::array();
   for (const BpeMerge& merge : model_.merges)
     merges.push_back(byte_letters(model_.vocabulary[merge.left]) + " " + byte_letters(model_.vocabulary[merge.right]));
-  const Json bytes = {{"type", "ByteLevel"},
-                      {"add_prefix_space", model_.add_prefix_space},
-                      {"trim_offsets", true},
-                      {"use_regex", true}};
   Json document;
   document["version"] = "1.0";
   document["truncation"] = nullptr;
   document["padding"] = nullptr;
   document["added_tokens"] = added_tokens_json(model_.added);
   document["normalizer"] = nullptr;
-  document["pre_tokenizer"] = bytes;
-  document["post_processor"] = nullptr;
-  document["decoder"] = bytes;
+  document["pre_tokenizer"] = cutting_json(model_);
+  document["post_processor"] = begin_token_json(model_.begin, model_.begin ? model_.vocabulary[*model_.begin] : "");
+  document["decoder"] = {{"type", "ByteLevel"},
+                         {"add_prefix_space", model_.add_prefix_space},
+                         {"trim_offsets", true},
+                         {"use_regex", true}};
   Json& model = document["model"];
   model["type"] = "BPE";
   model["dropout"] = nullptr;
@@ -286,6 +243,7 @@ std::string BpeTokenizer::json() const {
   model["end_of_word_suffix"] = nullptr;
   model["fuse_unk"] = false;
   model["byte_fallback"] = false;
+  if (model_.ignore_merges) model["ignore_merges"] = true;
   model["vocab"] = std::move(vocab);
   model["merges"] = std::move(merges);
   return json_text(document, 1) + "\n";

@@ -9,6 +9,7 @@
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe.h"
+#include "torsor/data/fallback_bpe.h"
 #include "torsor/data/llama2_tokenizer.h"
 #include "torsor/data/sentencepiece.h"
 #include "torsor/data/tokenizer_json.h"
@@ -35,9 +36,9 @@ std::shared_ptr<const Tokenizer> load_json(const std::string& file, const std::s
   if (kind == "BPE") {
     const Json& model = document.at("model");
     if (const auto found = model.find("byte_fallback"); found != model.end() && *found == true) {
-      if (file != path && has_model(path)) return SentencePieceTokenizer::load(path);
-      throw Error(
-          str(file, ": model: a BPE with byte_fallback is read from tokenizer.model, which must lie beside it"));
+      // The model itself where it can be applied: it says which of two pieces with one text comes first.
+      if (file != path && has_model(path) && has_sentencepiece()) return SentencePieceTokenizer::load(path);
+      return FallbackBpeTokenizer::load(file);
     }
   }
   return BpeTokenizer::load(file);
@@ -64,6 +65,17 @@ std::shared_ptr<const Tokenizer> llama_vocabulary(const GgufFile& file) {
   const std::vector<double> scores = file.reals("tokenizer.ggml.scores");
   if (scores.size() != tokens.size())
     fail(str("tokenizer.ggml has ", tokens.size(), " tokens and ", scores.size(), " scores"));
+  for (const char* key : {"tokenizer.ggml.add_space_prefix", "tokenizer.ggml.add_bos_token"})
+    if (const auto found = file.keys().find(key); found != file.keys().end() && found->second != GgufValue(true))
+      fail(str(key, " must be true: a text begins with its mark and a space"));
+  constexpr char digits[] = "0123456789ABCDEF";
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const std::size_t id = Llama2Tokenizer::kFirstByte + byte;
+    const std::string name = std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + '>';
+    if (id >= tokens.size() || tokens[id] != name)
+      fail(str("tokenizer.ggml.tokens must have ", name, " at ", id, ", found ",
+               id < tokens.size() ? quote(tokens[id], 40) : "no such id"));
+  }
   std::vector<Llama2Tokenizer::Piece> pieces;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     std::string text = tokens[i];
@@ -115,6 +127,8 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& folder, cons
   std::string file;
   if (name.starts_with("bpe-"))
     found = BpeTokenizer::load(file = folder + "/tokenizer.json");
+  else if (name.starts_with("fallbackbpe-"))
+    found = FallbackBpeTokenizer::load(file = folder + "/tokenizer.json");
   else if (name.starts_with("wordpiece-"))
     found = WordPieceTokenizer::load(file = folder + "/tokenizer.json");
   else if (name.starts_with("sentencepiece-"))
@@ -131,7 +145,8 @@ std::shared_ptr<const Tokenizer> gguf_tokenizer(const GgufFile& file) {
   const std::string kind = file.text("tokenizer.ggml.model", "");
   if (kind == "llama") return llama_vocabulary(file);
   if (kind == "bert") return WordPieceTokenizer::of_gguf(file);
-  throw Error(str(file.source(), ": tokenizer.ggml.model must be llama or bert, found ", quote(kind, 40)));
+  if (kind == "gpt2") return BpeTokenizer::of_gguf(file);
+  throw Error(str(file.source(), ": tokenizer.ggml.model must be llama, gpt2 or bert, found ", quote(kind, 40)));
 }
 
 }  // namespace torsor

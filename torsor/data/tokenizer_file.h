@@ -12,8 +12,10 @@ namespace torsor {
 
 /// Reads a tokenizer. Of a folder, the first of these that is there:
 ///
-///     tokenizer.json                    BpeTokenizer, WordPieceTokenizer, SentencePieceTokenizer, by its model's type;
-///                                       a BPE with byte_fallback is passed over where tokenizer.model is beside it
+///     tokenizer.json                    BpeTokenizer, FallbackBpeTokenizer, WordPieceTokenizer,
+///     SentencePieceTokenizer,
+///                                       by its model's type; a BPE with byte_fallback is passed over where
+///                                       tokenizer.model is beside it and the build can apply that
 ///     tokenizer.model, spiece.model     SentencePieceTokenizer
 ///     vocab.json and merges.txt         BpeTokenizer
 ///     vocab.txt                         WordPieceTokenizer
@@ -39,7 +41,8 @@ FoundTokenizer find_tokenizer(const std::string& folder, std::int64_t vocabulary
 /// or has another name.
 std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& folder, const std::string& name);
 
-/// The tokenizer of a GGUF file's vocabulary: tokenizer.ggml.model "llama" (whose texts begin with id 1) or "bert".
+/// The tokenizer of a GGUF file's vocabulary: tokenizer.ggml.model "llama" (whose texts begin with id 1 and a space),
+/// "gpt2" (by the rule that tokenizer.ggml.pre names) or "bert".
 /// Throws Error naming the file and the key.
 std::shared_ptr<const Tokenizer> gguf_tokenizer(const GgufFile& file);
 

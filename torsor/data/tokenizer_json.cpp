@@ -84,6 +84,53 @@ void check_tokenizer_document(JsonObject& document) {
   refuse_key(document, "padding", "texts are encoded one by one");
 }
 
+namespace {
+
+/// The TemplateProcessing of a post-processor, or null.
+const Json* template_of(const Json& processor) {
+  if (!processor.is_object() || !processor.contains("type")) return nullptr;
+  if (processor.at("type") == "TemplateProcessing") return &processor;
+  if (processor.at("type") != "Sequence" || !processor.contains("processors")) return nullptr;
+  const Json& list = processor.at("processors");
+  if (!list.is_array()) return nullptr;
+  for (const Json& one : list)
+    if (one.is_object() && one.contains("type") && one.at("type") == "TemplateProcessing") return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<TokenId> begin_token_of(JsonObject& document) {
+  if (!document.has("post_processor")) return std::nullopt;
+  const auto processor = document.get<Json>("post_processor");
+  const Json* found = template_of(processor);
+  if (found == nullptr) return std::nullopt;
+  const std::string source = document.source() + ": post_processor: single";
+  JsonObject pattern(*found, document.source() + ": post_processor", JsonObject::Blame::data);
+  const auto single = pattern.get<std::vector<Json>>("single");
+  if (single.size() != 2 || !single[0].is_object() || !single[0].contains("SpecialToken") || !single[1].is_object() ||
+      !single[1].contains("Sequence"))
+    return std::nullopt;
+  JsonObject token(single[0].at("SpecialToken"), source + ": SpecialToken", JsonObject::Blame::data);
+  JsonObject known = pattern.object("special_tokens").object(token.get<std::string>("id"));
+  const auto ids = known.get<std::vector<std::uint64_t>>("ids");
+  if (ids.size() != 1 || ids[0] >= std::numeric_limits<TokenId>::max())
+    known.fail("key 'ids' must hold the one id of the token that texts begin with");
+  return static_cast<TokenId>(ids[0]);
+}
+
+Json begin_token_json(std::optional<TokenId> begin, const std::string& text) {
+  if (!begin) return nullptr;
+  const auto sequence = [](const char* id, int type) { return Json{{"Sequence", {{"id", id}, {"type_id", type}}}}; };
+  const auto token = [&](int type) { return Json{{"SpecialToken", {{"id", text}, {"type_id", type}}}}; };
+  Json known = Json::object();
+  known[text] = {{"id", text}, {"ids", Json::array({*begin})}, {"tokens", Json::array({text})}};
+  return {{"type", "TemplateProcessing"},
+          {"single", Json::array({token(0), sequence("A", 0)})},
+          {"pair", Json::array({token(0), sequence("A", 0), token(1), sequence("B", 1)})},
+          {"special_tokens", known}};
+}
+
 const Json& tokenizer_part(const Json& object, const char* key, const std::string& source) {
   const auto found = object.find(key);
   if (found == object.end()) throw Error(str(source, ": key '", key, "' is missing"));

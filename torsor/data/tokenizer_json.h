@@ -1,6 +1,7 @@
 // What the readers and writers of tokenizer.json share, whatever the kind of the tokenizer.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,13 @@ void refuse_key(JsonObject& object, const char* key, const char* why);
 
 /// Checks "version"; refuses "truncation" and "padding".
 void check_tokenizer_document(JsonObject& document);
+
+/// The token that "post_processor" puts before a text: that of a TemplateProcessing (alone or in a Sequence) with one
+/// token before the text and none behind it. Nothing for any other, which is passed over. Throws Error where such a
+/// template does not name the one id of its token.
+std::optional<TokenId> begin_token_of(JsonObject& document);
+/// What begin_token_of() reads, for a token with this text; null without one.
+Json begin_token_json(std::optional<TokenId> begin, const std::string& text);
 
 /// The value of a key that must be there, for large objects that JsonObject would copy.
 const Json& tokenizer_part(const Json& object, const char* key, const std::string& source);

@@ -106,8 +106,12 @@ LoadedModel load_checkpoint(const std::string& folder, const std::string& encodi
     if (folder.ends_with(".gguf")) {
       GgufModel model = read_gguf_model(folder);
       const std::string name = model.reader ? model.reader->name() : "tokens";
-      return {Decoder(asked(model.config, encoding, precision), model.weights, folder), name, "", model.end_tokens,
-              std::move(model.reader)};
+      return {Decoder(asked(model.config, encoding, precision), model.weights, folder),
+              name,
+              "",
+              model.end_tokens,
+              std::move(model.reader),
+              std::move(model.unread)};
     }
     if (!folder.ends_with(".bin"))
       throw Error(str(folder, ": expected the folder of a checkpoint, a .gguf file or llama2.c's .bin"));

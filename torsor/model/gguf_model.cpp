@@ -28,8 +28,13 @@ class Reading {
     rotation();
     unknown_positions();
     tensors();
-    const auto end = file_.integer("tokenizer.ggml.eos_token_id", -1);
-    if (end >= 0 && end < model_.config.vocabulary_size) model_.end_tokens.push_back(end);
+    // The end of a text, and of a turn where that is another.
+    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
+      const auto end = file_.integer(key, -1);
+      const std::vector<std::int64_t>& ends = model_.end_tokens;
+      if (end >= 0 && end < model_.config.vocabulary_size && std::count(ends.begin(), ends.end(), end) == 0)
+        model_.end_tokens.push_back(end);
+    }
     tokenizer();
     try {
       model_.config.encoding = print(parse(model_.config.encoding));
@@ -192,12 +197,18 @@ class Reading {
     up = up.narrow(0, c.mlp_width, c.mlp_width).clone();
   }
 
-  /// SentencePiece's pieces with scores, as llama2.c has them.
+  /// A model without its tokenizer still takes ids.
   void tokenizer() {
-    if (file_.text("tokenizer.ggml.model", "") != "llama" || !file_.has("tokenizer.ggml.tokens") ||
-        !file_.has("tokenizer.ggml.scores") || file_.integer("tokenizer.ggml.bos_token_id", 1) != 1)
+    if (!file_.has("tokenizer.ggml.model") || !file_.has("tokenizer.ggml.tokens")) return;
+    try {
+      model_.reader = gguf_tokenizer(file_);
+    } catch (const Error& problem) {
+      model_.unread = problem.what();
       return;
-    model_.reader = gguf_tokenizer(file_);
+    }
+    if (static_cast<std::int64_t>(model_.reader->vocabulary_size()) > model_.config.vocabulary_size)
+      fail(str("the tokenizer has ", model_.reader->vocabulary_size(), " tokens, the model ",
+               model_.config.vocabulary_size));
   }
 
   const GgufFile& file_;

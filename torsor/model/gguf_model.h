@@ -19,7 +19,8 @@ struct GgufModel {
   ModelConfig config;
   std::map<std::string, at::Tensor> weights;  ///< float32, under the names of Decoder
   std::vector<std::int64_t> end_tokens;
-  std::shared_ptr<const Tokenizer> reader;  ///< of tokenizer.ggml.model "llama"; nothing for others
+  std::shared_ptr<const Tokenizer> reader;  ///< nothing where there is none, or none that is read
+  std::string unread;                       ///< why one that is there was not read
 };
 
 /// Reads the architectures llama (interleaved pairs), qwen2, qwen3 and phi3 (half-split). Scaling is read from

@@ -1,0 +1,223 @@
+// The tokenizer.json of a BPE with byte_fallback.
+#include <utility>
+
+#include "torsor/base/error.h"
+#include "torsor/base/file.h"
+#include "torsor/base/json.h"
+#include "torsor/base/utf8.h"
+#include "torsor/data/bpe_names.h"
+#include "torsor/data/fallback_bpe.h"
+#include "torsor/data/tokenizer_json.h"
+
+namespace torsor {
+namespace {
+
+using Prefix = FallbackBpeModel::Prefix;
+
+const std::string kSpace = "\xE2\x96\x81";
+
+std::string shown(std::string_view text) { return quote(text, 40); }
+std::string type_of(JsonObject& object) { return object.get<std::string>("type"); }
+
+void check_text(JsonObject& object, const char* key, const std::string& wanted, const char* name) {
+  if (object.get<std::string>(key) != wanted) object.fail(str("key '", key, "' must be ", name));
+}
+
+/// {"String": " "}
+void check_space_pattern(JsonObject& step) {
+  JsonObject pattern = step.object("pattern");
+  check_text(pattern, "String", " ", "a space");
+  pattern.finish();
+}
+
+/// Reads `normalizer`: spaces become U+2581, and perhaps one goes before the text.
+void read_normalizer(const Json& value, const std::string& where, FallbackBpeModel& model) {
+  JsonObject normalizer(value, where, JsonObject::Blame::data);
+  std::vector<Json> steps = {value};
+  if (type_of(normalizer) == "Sequence") {
+    steps = normalizer.get<std::vector<Json>>("normalizers");
+    normalizer.finish();
+  }
+  bool replaces = false;
+  model.prefix = Prefix::none;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    JsonObject step(steps[i], steps.size() == 1 ? where : str(where, ": normalizers[", i, ']'),
+                    JsonObject::Blame::data);
+    const std::string type = type_of(step);
+    if (type == "Prepend" && model.prefix == Prefix::none) {
+      check_text(step, "prepend", kSpace, "U+2581");
+      model.prefix = Prefix::each;
+    } else if (type == "Replace" && !replaces) {
+      check_space_pattern(step);
+      check_text(step, "content", kSpace, "U+2581");
+      replaces = true;
+    } else {
+      step.fail(str("expected Prepend of U+2581 and Replace of spaces, each once at most, found ", shown(type)));
+    }
+    step.finish();
+  }
+  if (!replaces) normalizer.fail("expected a Replace of spaces by U+2581, found none");
+}
+
+void read_metaspace(JsonObject& pre, FallbackBpeModel& model) {
+  check_text(pre, "replacement", kSpace, "U+2581");
+  const bool adds = pre.get<bool>("add_prefix_space", true);
+  const auto scheme = pre.get<std::string>("prepend_scheme", adds ? "always" : "never");
+  if (scheme == "always")
+    model.prefix = Prefix::each_bare;
+  else if (scheme == "first")
+    model.prefix = Prefix::first_if_bare;
+  else if (scheme == "never")
+    model.prefix = Prefix::none;
+  else
+    pre.fail(str("key 'prepend_scheme' must be always, first or never, found ", shown(scheme)));
+  if (pre.has("add_prefix_space") && !adds && scheme != "never")
+    pre.fail("key 'add_prefix_space' is false, and 'prepend_scheme' is not never");
+  model.split_words = pre.get<bool>("split", true);
+  model.early_spaces = false;
+  pre.allow("str_rep");
+  pre.finish();
+}
+
+/// Reads `normalizer` and `pre_tokenizer`, of which one changes spaces.
+void read_spaces(JsonObject& document, const Json& json, FallbackBpeModel& model) {
+  const bool early = document.has("normalizer"), cuts = document.has("pre_tokenizer");
+  if (early) read_normalizer(json.at("normalizer"), document.source() + ": normalizer", model);
+  if (!cuts) {
+    if (!early) document.fail("expected a normalizer or a pre_tokenizer that changes spaces, found none");
+    return;
+  }
+  JsonObject pre = document.object("pre_tokenizer");
+  const std::string type = type_of(pre);
+  if (early && type == "Split") {
+    // Gemma's: it cuts at spaces where none is left.
+    check_space_pattern(pre);
+    return;
+  }
+  if (early || type != "Metaspace")
+    pre.fail(str("expected ", early ? "none beside a normalizer, or Split at spaces" : "Metaspace", ", found ",
+                 shown(type)));
+  read_metaspace(pre, model);
+}
+
+/// Only known steps: what they do follows from how spaces were changed.
+void check_decoder(const Json& value, const std::string& where) {
+  JsonObject decoder(value, where, JsonObject::Blame::data);
+  const std::string type = type_of(decoder);
+  if (type == "Sequence") {
+    for (const Json& step : decoder.get<std::vector<Json>>("decoders")) {
+      JsonObject one(step, where + ": decoders", JsonObject::Blame::data);
+      if (type_of(one) == "Sequence") one.fail("a Sequence in a Sequence is not read");
+      check_decoder(step, where + ": decoders");
+    }
+  } else if (type != "Metaspace" && type != "Replace" && type != "ByteFallback" && type != "Fuse" && type != "Strip") {
+    decoder.fail(str("key 'type' must be Metaspace, Replace, ByteFallback, Fuse or Strip, found ", shown(type)));
+  }
+}
+
+FallbackBpeModel model_of(const Json& json, const std::string& path) {
+  JsonObject document(json, path, JsonObject::Blame::data);
+  JsonObject inner = document.object("model");
+  FallbackBpeModel model;
+  if (const auto type = inner.get<std::string>("type", "BPE"); type != "BPE")
+    inner.fail(str("key 'type' must be BPE, found ", shown(type)));
+  if (!inner.get<bool>("byte_fallback", false)) inner.fail("key 'byte_fallback' must be true");
+  if (inner.get<double>("dropout", 0) != 0) inner.fail("key 'dropout' must be null: it makes ids a matter of chance");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (!inner.get<std::string>(key, "").empty()) inner.fail(str("key '", key, "' must be null or empty"));
+  model.ignore_merges = inner.get<bool>("ignore_merges", false);
+  // Every byte has its token, so nothing is ever unknown.
+  for (const char* key : {"unk_token", "fuse_unk", "vocab", "merges"}) inner.allow(key);
+  inner.finish();
+  check_tokenizer_document(document);
+  read_spaces(document, json, model);
+  if (document.has("decoder")) check_decoder(json.at("decoder"), path + ": decoder");
+  document.allow("added_tokens");
+  model.begin = begin_token_of(document);
+  document.finish();
+
+  const std::string where = path + ": model";
+  const Json& parts = json.at("model");
+  const BpeNames names(tokenizer_part(parts, "vocab", where), added_tokens_of(json, path), where + ": vocab");
+  for (TokenId id = 0; id < names.size(); ++id) model.vocabulary.push_back(names[id]);
+  model.added = names.added();
+  model.merges = names.merges(tokenizer_part(parts, "merges", where), where + ": merges");
+  return model;
+}
+
+std::shared_ptr<const FallbackBpeTokenizer> checked(FallbackBpeModel model, const std::string& source) {
+  try {
+    return std::make_shared<const FallbackBpeTokenizer>(std::move(model));
+  } catch (const Error& problem) {
+    throw Error(str(source, ": ", problem.what()));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const FallbackBpeTokenizer> FallbackBpeTokenizer::load(const std::string& path) {
+  return checked(model_of(read_tokenizer_json(path), path), path);
+}
+
+std::shared_ptr<const FallbackBpeTokenizer> FallbackBpeTokenizer::parse(std::string_view text,
+                                                                        const std::string& source) {
+  return checked(model_of(parse_json(text, source), source), source);
+}
+
+std::string FallbackBpeTokenizer::json() const {
+  const Json to_space = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
+  Json normalizer, pre_tokenizer;
+  if (model_.early_spaces && model_.prefix == Prefix::each)
+    normalizer = {{"type", "Sequence"},
+                  {"normalizers", Json::array({Json{{"type", "Prepend"}, {"prepend", kSpace}}, to_space})}};
+  else if (model_.early_spaces)
+    normalizer = to_space;
+  else
+    pre_tokenizer = {{"type", "Metaspace"},
+                     {"replacement", kSpace},
+                     {"prepend_scheme", model_.prefix == Prefix::each_bare       ? "always"
+                                        : model_.prefix == Prefix::first_if_bare ? "first"
+                                                                                 : "never"},
+                     {"split", model_.split_words}};
+  Json decoders = Json::array({Json{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
+                               Json{{"type", "ByteFallback"}}, Json{{"type", "Fuse"}}});
+  if (model_.prefix != Prefix::none)
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  // Added tokens at the end stand beside the vocabulary, as the field has them, save where the model itself needs them.
+  std::vector<bool> beside = is_added_;
+  for (const BpeMerge& merge : model_.merges)
+    for (const TokenId id : {merge.left, merge.right, merge.result}) beside[id] = false;
+  for (const TokenId id : byte_ids_) beside[id] = false;
+  std::size_t size = model_.vocabulary.size();
+  while (size > 0 && beside[size - 1]) --size;
+  Json vocab = Json::object();
+  // Not by key, which would search all that is there.
+  auto& members = vocab.get_ref<Json::object_t&>();
+  for (std::size_t id = 0; id < size; ++id) members.emplace_back(model_.vocabulary[id], id);
+  Json merges = Json::array();
+  for (const BpeMerge& merge : model_.merges)
+    merges.push_back(Json::array({model_.vocabulary[merge.left], model_.vocabulary[merge.right]}));
+  Json document;
+  document["version"] = "1.0";
+  document["truncation"] = nullptr;
+  document["padding"] = nullptr;
+  document["added_tokens"] = added_tokens_json(model_.added);
+  document["normalizer"] = std::move(normalizer);
+  document["pre_tokenizer"] = std::move(pre_tokenizer);
+  document["post_processor"] = begin_token_json(model_.begin, model_.begin ? model_.vocabulary[*model_.begin] : "");
+  document["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
+  Json& model = document["model"];
+  model["type"] = "BPE";
+  model["dropout"] = nullptr;
+  model["unk_token"] = nullptr;
+  model["continuing_subword_prefix"] = nullptr;
+  model["end_of_word_suffix"] = nullptr;
+  model["fuse_unk"] = false;
+  model["byte_fallback"] = true;
+  model["ignore_merges"] = model_.ignore_merges;
+  model["vocab"] = std::move(vocab);
+  model["merges"] = std::move(merges);
+  return json_text(document, 1) + "\n";
+}
+
+}  // namespace torsor
