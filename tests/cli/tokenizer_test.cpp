@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "tests/base/gguf_file.h"
 #include "tests/cli/program.h"
 
 namespace torsor::testing {
@@ -71,6 +72,72 @@ TEST(CliTokenizer, TrainsEncodesAndDecodes) {
   const Ran plain = run({"tokenizer", "show", "--tokenizer", folder / "t", "--text", text});
   EXPECT_TRUE(contains(plain.out, "258 tokens, 2 merges, 0 added tokens\n2.500 bytes a token: 10 bytes, 4 tokens\n"))
       << plain;
+}
+
+/// A vocabulary of GGUF: the tokens of a tokenizer.json, and the beginning that it must name.
+std::string vocabulary_in_gguf(const Json& document, const std::string& pre) {
+  const auto list = [](std::uint32_t type, std::size_t size) { return bytes_of(type) + bytes_of(std::uint64_t{size}); };
+  const Json& model = document.at("model");
+  const std::size_t size = model.at("vocab").size() + 1;
+  std::string tokens = list(8, size), types = list(5, size), merges = list(8, model.at("merges").size());
+  for (const auto& [name, id] : model.at("vocab").items())
+    tokens += gguf_text(name), types += bytes_of(std::int32_t{1});
+  for (const Json& one : model.at("merges")) merges += gguf_text(one.get<std::string>());
+  GgufParts parts;
+  parts.text_key("tokenizer.ggml.model", "gpt2");
+  parts.text_key("tokenizer.ggml.pre", pre);
+  parts.key("tokenizer.ggml.tokens", 9, tokens + gguf_text("<|begin_of_text|>"));
+  parts.key("tokenizer.ggml.token_type", 9, types + bytes_of(std::int32_t{3}));
+  parts.key("tokenizer.ggml.merges", 9, merges);
+  parts.number_key("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(size - 1));
+  return parts.build();
+}
+
+// Kinds that are read and not trained here: a tokenizer.json with byte_fallback, a vocabulary in GGUF.
+TEST(CliTokenizer, AppliesWhatOthersMade) {
+  const TestFolder folder;
+  const std::string euro = "ab \xE2\x82\xAC", text = folder.put("ab.txt", euro);
+  Json fallback =
+      parse_json(R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+{"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}, "added_tokens": [{"id": 0, "content": "<s>", "special": true}],
+"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}},
+"model": {"type": "BPE", "byte_fallback": true, "vocab": {"<s>": 0, "\u2581": 257, "a": 258, "b": 259, "ab": 260, "\u2581ab": 261},
+"merges": ["a b", "\u2581 ab"]}})",
+                 "fallback");
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", byte);
+    fallback["model"]["vocab"][name] = byte + 1;
+  }
+  const std::string json = folder.put("tokenizer.json", json_text(fallback));
+  EXPECT_EQ(run({"tokenizer", "encode", "--tokenizer", folder.path(), text}).out, "0 261 257 227 131 173\n");
+  const std::string ids = folder.put("ids.txt", "0 261 257 227 131 173");
+  EXPECT_EQ(run({"tokenizer", "decode", "--tokenizer", json, ids}).out, euro);
+  const Ran shown = run({"tokenizer", "show", "--tokenizer", json});
+  EXPECT_TRUE(contains(shown.out, "fallbackbpe-")) << shown;
+  EXPECT_TRUE(
+      contains(shown.out, ": 262 tokens of BPE with byte fallback, 2 merges, 1 added tokens, texts begin with <s>\n"))
+      << shown;
+
+  ASSERT_EQ(run({"tokenizer", "train", "--text", folder.put("abab.txt", "abab"), "--vocabulary", "257", "--out",
+                 folder / "t"})
+                .code,
+            0);
+  const Json bytes = read_json(folder / "t/tokenizer.json");
+  const std::string gguf = folder.put("x.gguf", vocabulary_in_gguf(bytes, "llama-bpe"));
+  EXPECT_EQ(run({"tokenizer", "encode", "--tokenizer", gguf, text}).out, "257 256 220 158 224 105\n");
+  const Ran other = run({"tokenizer", "show", "--tokenizer", gguf, "--text", text});
+  EXPECT_TRUE(contains(other.out,
+                       ": 258 tokens, 1 merges, 1 added tokens, cut as llama3, texts begin with <|begin_of_text|>\n"))
+      << other;
+  EXPECT_FALSE(contains(other.out, "do not come back")) << other;
+  const Json described = parse_json(run({"tokenizer", "show", "--tokenizer", gguf, "--json"}).out, "show");
+  EXPECT_EQ(described.at("split"), "llama3");
+  EXPECT_EQ(described.at("add_begin"), true);
+  const std::string unknown = folder.put("y.gguf", vocabulary_in_gguf(bytes, "tekken"));
+  expect_refusal(run({"tokenizer", "show", "--tokenizer", unknown}), 1,
+                 {"y.gguf: tokenizer.ggml.pre: 'tekken' is not read"});
 }
 
 TEST(CliTokenizer, TrainsOnTreebanksAndGeneratedText) {

@@ -9,6 +9,7 @@
 #include "torsor/cli/common.h"
 #include "torsor/data/bpe.h"
 #include "torsor/data/bpe_train.h"
+#include "torsor/data/fallback_bpe.h"
 #include "torsor/data/grammar.h"
 #include "torsor/data/sentencepiece.h"
 #include "torsor/data/tokenizer_file.h"
@@ -115,6 +116,19 @@ int run_tokenizer_decode(const UseArguments& arguments, const CommonOptions& com
   return 0;
 }
 
+const char* split_name(BpeSplit split) {
+  switch (split) {
+    case BpeSplit::digits:
+      return "digits";
+    case BpeSplit::llama3:
+      return "llama3";
+    case BpeSplit::qwen2:
+      return "qwen2";
+    default:
+      return "gpt2";
+  }
+}
+
 /// What a tokenizer is beside its size, for people; the same goes into `json`.
 std::string describe(const Tokenizer& tokenizer, Json& json) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer)) {
@@ -123,8 +137,21 @@ std::string describe(const Tokenizer& tokenizer, Json& json) {
     json["merges"] = model.merges.size();
     json["added_tokens"] = model.added.size();
     json["add_prefix_space"] = model.add_prefix_space;
+    json["split"] = split_name(model.split);
+    json["add_begin"] = model.begin.has_value();
     return str(", ", model.merges.size(), " merges, ", model.added.size(), " added tokens",
-               model.add_prefix_space ? ", a space before every text" : "");
+               model.split == BpeSplit::gpt2 ? "" : str(", cut as ", split_name(model.split)),
+               model.add_prefix_space ? ", a space before every text" : "",
+               model.begin ? ", texts begin with " + model.vocabulary[*model.begin] : "");
+  }
+  if (const auto* fallback = dynamic_cast<const FallbackBpeTokenizer*>(&tokenizer)) {
+    const FallbackBpeModel& model = fallback->model();
+    json["kind"] = "BPE with byte fallback";
+    json["merges"] = model.merges.size();
+    json["added_tokens"] = model.added.size();
+    json["add_begin"] = model.begin.has_value();
+    return str(" of BPE with byte fallback, ", model.merges.size(), " merges, ", model.added.size(), " added tokens",
+               model.begin ? ", texts begin with " + model.vocabulary[*model.begin] : "");
   }
   if (const auto* words = dynamic_cast<const WordPieceTokenizer*>(&tokenizer)) {
     const WordPieceModel& model = words->model();
