@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables behind torsor/base/unicode_forms.h: decompositions, combining classes, lower case, and the classes
-of marks, punctuation and controls.
+"""Writes the tables behind torsor/base/unicode_forms.h: decompositions, compositions, combining classes, lower case, and
+the classes of marks, punctuation and controls.
 
     scripts/unicode_forms.py > torsor/base/unicode_forms.inc
 
@@ -55,6 +55,19 @@ def decompositions():
             yield f"{{0x{value:X}, {{{', '.join(f'0x{ord(c):X}' for c in form)}}}}},"
 
 
+def compositions():
+    """Pairs that become one character in NFC: the last character of a decomposition, and what the others become."""
+    pairs = []
+    for value in CODE_POINTS:
+        form = unicodedata.normalize("NFD", chr(value))
+        if len(form) < 2 or value in SYLLABLES or unicodedata.normalize("NFC", chr(value)) != chr(value):
+            continue
+        first = unicodedata.normalize("NFC", form[:-1])
+        assert len(first) == 1, hex(value)
+        pairs.append((ord(first), ord(form[-1]), value))
+    return (f"{{0x{first:X}, 0x{second:X}, 0x{value:X}}}," for first, second, value in sorted(pairs))
+
+
 def combining():
     first, current = 0, 0
     for value in CODE_POINTS + [0x110000]:
@@ -96,6 +109,7 @@ def lower_case():
 def main():
     print(f"// Written by scripts/unicode_forms.py from Unicode {unicodedata.unidata_version}; not to be edited.")
     table("Decomposition kDecompositions", decompositions())
+    table("Composition kCompositions", compositions())
     table("Combining kCombining", combining())
     table("Lower kLower", lower_case())
     classes("kMarks", lambda category: category == "Mn")

@@ -55,6 +55,46 @@ TEST(UnicodeForms, MarksStandInTheOrderOfTheirClasses) {
   EXPECT_EQ(decomposed(U"\uAC01\uAC00"), U"\u1100\u1161\u11A8\u1100\u1161");
 }
 
+// A line a code point, "E9 | 1EB9 301": NFC of it, and of it with two marks more. The digest is of the lines that
+// Python's unicodedata2 16.0.0 makes.
+TEST(UnicodeForms, EveryCodePointIsComposedAsOthersHaveIt) {
+  Sha256 hash;
+  std::string line;
+  char part[16];
+  const auto append = [&](std::u32string_view text, const char* end) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      std::snprintf(part, sizeof part, i > 0 ? " %X" : "%X", static_cast<unsigned>(text[i]));
+      line += part;
+    }
+    line += end;
+  };
+  for (char32_t value = 0; value < 0x110000; ++value) {
+    if (value >= 0xD800 && value < 0xE000) continue;
+    line.clear();
+    append(composed(std::u32string(1, value)), " | ");
+    append(composed(decomposed(std::u32string(1, value)) + U"\u0301\u0323"), "\n");
+    hash.update(line);
+  }
+  EXPECT_EQ(hash.hex(), "0339f8d9b58b07bdc339bfc20f22131a94ea9f3e35d14ed5f718013118496dae");
+}
+
+TEST(UnicodeForms, CompositionIsStoppedByWhatLiesBetween) {
+  EXPECT_EQ(composed(U""), U"");
+  EXPECT_EQ(composed(U"e\u0301"), U"\u00E9");
+  EXPECT_EQ(composed(U"e\u0323\u0301"), U"\u1EB9\u0301");
+  EXPECT_EQ(composed(U"e\u0335\u0301"), U"\u00E9\u0335");  // another class lies between
+  EXPECT_EQ(composed(U"e\u0300\u0301"), U"\u00E8\u0301");  // the same one stops it
+  EXPECT_EQ(composed(U"\u0301e"), U"\u0301e");
+  EXPECT_EQ(composed(U"\u0958\u2126"), U"\u0915\u093C\u03A9");  // excluded, and a character that means another
+  EXPECT_EQ(composed(U"\u1100\u1161\u11A8\u11A8"), U"\uAC01\u11A8");
+  EXPECT_EQ(composed(U"\u1100\u1161\u11A7"), U"\uAC00\u11A7");
+  EXPECT_EQ(composed_utf8("caf\xC3\xA9 e"), "caf\xC3\xA9 e");
+  EXPECT_EQ(composed_utf8("e\xCC\x81\xFF\xCC\x81"
+                          "e\xCC"),
+            "\xC3\xA9\xFF\xCC\x81"
+            "e\xCC");
+}
+
 TEST(UnicodeForms, LowerCase) {
   EXPECT_EQ(lowered(U"AZ[az@"), U"az[az@");
   EXPECT_EQ(lowered(U"\u0130"), U"i\u0307");

@@ -119,6 +119,18 @@ TEST(TokenizerFile, VocabulariesOfGguf) {
                        "ggml-vocab-gpt-neox.gguf: tokenizer.ggml.pre: it is missing"));
 }
 
+TEST(TokenizerFile, TiktokenIsRefusedByName) {
+  const TemporaryFolder folder;
+  const std::string why = "tokenizer.model: a vocabulary of tiktoken is not read";
+  const std::string file = folder.write("tokenizer.model", "IQ== 0\nIg== 1\r\n");
+  for (const std::string& path : {file, folder.path()})
+    EXPECT_TRUE(contains(message_of<Error>([&] { load_tokenizer(path); }), why)) << path;
+  EXPECT_TRUE(
+      contains(message_of<Error>([&] { load_tokenizer(folder.write("x.tiktoken", "IQ== 0")); }), "of tiktoken"));
+  for (const char* other : {"", "\n", " 0", "IQ== x", "a b c", "IQ=="})
+    EXPECT_FALSE(contains(message_of<Error>([&] { load_tokenizer(folder.write("y.model", other)); }), "of tiktoken"));
+}
+
 // What Llama's kind in GGUF cannot mean here is refused, not read as something else.
 TEST(TokenizerFile, LlamasVocabularyInGgufIsChecked) {
   std::vector<std::string> names = {"<unk>", "<s>", "</s>"};

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <utility>
+
+#include "torsor/base/utf8.h"
 
 namespace torsor {
 namespace {
@@ -17,6 +20,11 @@ struct Range {
 struct Decomposition {
   char32_t value;
   std::array<char32_t, 4> form;
+};
+
+/// Two code points that become one, the second the last of its decomposition. Sorted by both.
+struct Composition {
+  char32_t first, second, value;
 };
 
 /// Code points of one canonical combining class.
@@ -51,7 +59,7 @@ int combining_class(char32_t value) {
 
 // Hangul: a syllable is a leading consonant, a vowel and perhaps a trailing consonant (Unicode, section 3.12).
 constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowels = 0x1161, kTrailing = 0x11A7;
-constexpr char32_t kVowelCount = 21, kTrailingCount = 28, kSyllableCount = 11172;
+constexpr char32_t kLeadingCount = 19, kVowelCount = 21, kTrailingCount = 28, kSyllableCount = 11172;
 
 void append_decomposed(std::u32string& text, char32_t value) {
   if (value < 0xC0) {
@@ -74,6 +82,20 @@ void append_decomposed(std::u32string& text, char32_t value) {
   }
   for (const char32_t part : found->form)
     if (part != 0) text += part;
+}
+
+/// What two neighbours become, or 0.
+char32_t composition_of(char32_t first, char32_t second) {
+  if (first >= kLeading && first < kLeading + kLeadingCount && second >= kVowels && second < kVowels + kVowelCount)
+    return kSyllables + ((first - kLeading) * kVowelCount + (second - kVowels)) * kTrailingCount;
+  if (first >= kSyllables && first < kSyllables + kSyllableCount && (first - kSyllables) % kTrailingCount == 0 &&
+      second > kTrailing && second < kTrailing + kTrailingCount)
+    return first + (second - kTrailing);
+  const auto key = [](const Composition& one) { return std::pair(one.first, one.second); };
+  const Composition* found = std::lower_bound(
+      std::begin(kCompositions), std::end(kCompositions), std::pair(first, second),
+      [&](const Composition& one, const std::pair<char32_t, char32_t>& pair) { return key(one) < pair; });
+  return found != std::end(kCompositions) && key(*found) == std::pair(first, second) ? found->value : 0;
 }
 
 }  // namespace
@@ -102,6 +124,52 @@ std::u32string decomposed(std::u32string_view text) {
     begin = end;
   }
   return apart;
+}
+
+std::u32string composed(std::u32string_view text) {
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::u32string result;
+  std::size_t starter = kNone;  // where a mark may go
+  int last = -1;                // the class of what was kept behind it; -1 where nothing was
+  for (const char32_t value : decomposed(text)) {
+    const int mark = combining_class(value);
+    if (starter != kNone && last < mark)
+      if (const char32_t both = composition_of(result[starter], value); both != 0) {
+        result[starter] = both;
+        continue;
+      }
+    last = mark;
+    if (mark == 0) {
+      starter = result.size();
+      last = -1;
+    }
+    result += value;
+  }
+  return result;
+}
+
+std::string composed_utf8(std::string_view text) {
+  // Up to U+02FF nothing is changed.
+  if (std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0xCC; }))
+    return std::string(text);
+  std::string result;
+  std::u32string run;
+  const auto flush = [&] {
+    for (const char32_t value : composed(run)) append_utf8(result, value);
+    run.clear();
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_utf8(text, at);
+    if (point.valid) {
+      run += point.value;
+    } else {
+      flush();
+      result += text.substr(at, point.size);
+    }
+    at += point.size;
+  }
+  flush();
+  return result;
 }
 
 void append_lower(std::u32string& text, char32_t value) {

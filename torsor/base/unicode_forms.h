@@ -20,6 +20,13 @@ bool is_control(char32_t value);
 /// The canonical decomposition (NFD): composed characters apart, marks in canonical order.
 std::u32string decomposed(std::u32string_view text);
 
+/// The canonical composition (NFC): as decomposed(), then letters and their marks together again where there is one
+/// character for both.
+std::u32string composed(std::u32string_view text);
+
+/// NFC of UTF-8; bytes that are no part of it stay as they are, and part what is beside them.
+std::string composed_utf8(std::string_view text);
+
 /// Appends the lower case of one character: one code point, and two of U+0130. It does not depend on the neighbours, so
 /// a sigma at the end of a word is as any other.
 void append_lower(std::u32string& text, char32_t value);

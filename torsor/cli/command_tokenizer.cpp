@@ -138,10 +138,11 @@ std::string describe(const Tokenizer& tokenizer, Json& json) {
     json["added_tokens"] = model.added.size();
     json["add_prefix_space"] = model.add_prefix_space;
     json["split"] = split_name(model.split);
+    json["nfc"] = model.composes;
     json["add_begin"] = model.begin.has_value();
     return str(", ", model.merges.size(), " merges, ", model.added.size(), " added tokens",
                model.split == BpeSplit::gpt2 ? "" : str(", cut as ", split_name(model.split)),
-               model.add_prefix_space ? ", a space before every text" : "",
+               model.composes ? ", NFC" : "", model.add_prefix_space ? ", a space before every text" : "",
                model.begin ? ", texts begin with " + model.vocabulary[*model.begin] : "");
   }
   if (const auto* fallback = dynamic_cast<const FallbackBpeTokenizer*>(&tokenizer)) {

@@ -7,6 +7,7 @@
 
 #include "torsor/base/error.h"
 #include "torsor/base/hash.h"
+#include "torsor/base/unicode_forms.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe_alphabet.h"
 
@@ -41,8 +42,8 @@ class Record {
 struct BpeTokenizer::Encoding {
   std::vector<TokenId> ids;
   KnownPieces known;
-  std::deque<std::string> prefixed;  // texts that got a space, which `known` looks into
-  std::vector<TokenId> bytes;        // of the piece at hand
+  std::deque<std::string> changed;  // texts that got a space or became NFC, which `known` looks into
+  std::vector<TokenId> bytes;       // of the piece at hand
   MergeRanks::Room room;
 };
 
@@ -62,6 +63,7 @@ BpeTokenizer::BpeTokenizer(BpeModel model) : model_(std::move(model)) {
       throw Error(str("BPE: the added token ", quote(token.content, 40), " is also a part of the model, where it is ",
                       quote(letters, 40)));
     (token.normalized ? normalized : raw).push_back(token);
+    if (token.normalized && model_.composes) normalized.back().content = composed_utf8(token.content);
   }
   raw_ = AddedTokenFinder(std::move(raw));
   normalized_ = AddedTokenFinder(std::move(normalized));
@@ -154,6 +156,7 @@ std::string BpeTokenizer::identity() const {
   // What came later is told only where it is there: names that were given once stay.
   if (model_.split != BpeSplit::gpt2) record.text("split").number(static_cast<std::uint64_t>(model_.split));
   if (model_.ignore_merges) record.text("ignore_merges");
+  if (model_.composes) record.text("nfc");
   if (model_.begin) record.text("begin").number(*model_.begin);
   return record.hex();
 }
@@ -172,13 +175,14 @@ std::vector<TokenId> BpeTokenizer::encode(std::string_view text) const {
     if (from < whole.size()) plain(whole.substr(from));
   };
   apart(raw_, text, [&](std::string_view outer) {
+    if (model_.composes) outer = encoding.changed.emplace_back(composed_utf8(outer));
     apart(normalized_, outer, [&](std::string_view plain) { encode_text(plain, encoding); });
   });
   return std::move(encoding.ids);
 }
 
 void BpeTokenizer::encode_text(std::string_view text, Encoding& encoding) const {
-  if (model_.add_prefix_space && text.front() != ' ') text = encoding.prefixed.emplace_back(" " + std::string(text));
+  if (model_.add_prefix_space && text.front() != ' ') text = encoding.changed.emplace_back(" " + std::string(text));
   encode_pieces(text, encoding);
 }
 

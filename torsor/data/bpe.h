@@ -33,14 +33,15 @@ struct BpeModel {
   std::vector<BpeMerge> merges;         ///< by rank
   std::vector<BpeAddedToken> added;     ///< in any order
   bool add_prefix_space = false;        ///< a space goes before every text between added tokens that begins with none
+  bool composes = false;                ///< texts between raw added tokens become NFC first
   BpeSplit split = BpeSplit::gpt2;      ///< how pieces are cut
   bool ignore_merges = false;           ///< a piece that is a token is that one, whatever the merges make of it
   std::optional<TokenId> begin = {};    ///< an added token that goes before every text, and has no text itself
 };
 
 /// decode(encode(text)) == text for every sequence of bytes, valid UTF-8 or not, save for what the model itself drops
-/// or adds: white space beside an added token with `lstrip` or `rstrip`, the space of `add_prefix_space`, and the text
-/// of `begin` where it stands in a text.
+/// or adds: white space beside an added token with `lstrip` or `rstrip`, the space of `add_prefix_space`, the text of
+/// `begin` where it stands in a text, and with `composes` what is not NFC.
 class BpeTokenizer : public Tokenizer {
  public:
   /// Throws Error when another byte has no token, bytes or texts stand twice, a merge does not make what it says, or an
@@ -49,8 +50,9 @@ class BpeTokenizer : public Tokenizer {
 
   /// Reads a tokenizer.json, or a folder with one, or else with vocab.json and merges.txt (which name no added tokens).
   /// A tokenizer.json must mean what this class does: a BPE model on all bytes, ByteLevel pieces by one of the rules of
-  /// bpe_split.h, no normalizer, no truncation or padding. Of `post_processor` counts a template with one token before
-  /// the text and none behind it; others are passed over. Anything else is an Error that names the file and the key.
+  /// bpe_split.h, `normalizer` NFC or none, no truncation or padding. Of `post_processor` counts a template with one
+  /// token before the text and none behind it; others are passed over. Anything else is an Error that names the file
+  /// and the key.
   static std::shared_ptr<const BpeTokenizer> load(const std::string& path);
   /// The same of a tokenizer.json in memory; `source` names it in messages.
   static std::shared_ptr<const BpeTokenizer> parse(std::string_view text, const std::string& source);

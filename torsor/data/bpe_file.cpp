@@ -127,7 +127,13 @@ BpeModel model_of(const Json& json, const std::string& path) {
   // The model's type first: it tells best what kind of file this is.
   JsonObject model = document.object("model");
   const bool ignore_merges = check_model(model);
-  refuse_key(document, "normalizer", "text is taken as it is");
+  const bool composes = document.has("normalizer");
+  if (composes) {
+    JsonObject normalizer = document.object("normalizer");
+    if (const auto type = normalizer.get<std::string>("type"); type != "NFC")
+      normalizer.fail(str("key 'type' must be NFC, found ", shown(type)));
+    normalizer.finish();
+  }
   check_tokenizer_document(document);
   const Cutting cutting = cutting_of(document);
   if (document.has("decoder")) {
@@ -146,6 +152,7 @@ BpeModel model_of(const Json& json, const std::string& path) {
   made.vocabulary = names.bytes();
   made.added = names.added();
   made.add_prefix_space = cutting.prefix_space;
+  made.composes = composes;
   made.split = cutting.split;
   made.ignore_merges = ignore_merges;
   made.begin = begin;
@@ -228,7 +235,7 @@ std::string BpeTokenizer::json() const {
   document["truncation"] = nullptr;
   document["padding"] = nullptr;
   document["added_tokens"] = added_tokens_json(model_.added);
-  document["normalizer"] = nullptr;
+  document["normalizer"] = model_.composes ? Json{{"type", "NFC"}} : Json();
   document["pre_tokenizer"] = cutting_json(model_);
   document["post_processor"] = begin_token_json(model_.begin, model_.begin ? model_.vocabulary[*model_.begin] : "");
   document["decoder"] = {{"type", "ByteLevel"},

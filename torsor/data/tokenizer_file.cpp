@@ -1,9 +1,11 @@
 #include "torsor/data/tokenizer_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
+#include "torsor/base/base64.h"
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
 #include "torsor/base/json.h"
@@ -27,6 +29,30 @@ bool has(const std::string& folder, const char* name) {
 
 bool has_model(const std::string& folder) { return has(folder, "tokenizer.model") || has(folder, "spiece.model"); }
 
+/// Says what a file of tiktoken is, which has the name of SentencePiece's: "IQ== 0", a token in base64 and its rank, on
+/// every line, and nothing about how texts are cut.
+void refuse_tiktoken(const std::string& path) {
+  const auto content = FileContent::open(path);
+  const std::string_view line = content->bytes().substr(0, std::min(content->bytes().find('\n'), std::size_t{1000}));
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos || space == 0) return;
+  const std::string_view rank = line.substr(space + 1);
+  if (base64_bytes(line.substr(0, space)) && !rank.empty() &&
+      rank.find_first_not_of("0123456789\r") == std::string_view::npos)
+    throw Error(str(path,
+                    ": a vocabulary of tiktoken is not read: it does not say how texts are cut. A tokenizer.json of "
+                    "the same model does"));
+}
+
+/// A model of SentencePiece: a file, or the folder that it lies in.
+std::shared_ptr<const Tokenizer> load_pieces(const std::string& path) {
+  std::error_code error;
+  std::string file = path;
+  if (fs::is_directory(path, error)) file += has(path, "tokenizer.model") ? "/tokenizer.model" : "/spiece.model";
+  refuse_tiktoken(file);
+  return SentencePieceTokenizer::load(path);
+}
+
 /// The tokenizer of a tokenizer.json: the file, or the folder that it lies in.
 std::shared_ptr<const Tokenizer> load_json(const std::string& file, const std::string& path) {
   const Json document = read_tokenizer_json(file);
@@ -46,7 +72,7 @@ std::shared_ptr<const Tokenizer> load_json(const std::string& file, const std::s
 
 std::shared_ptr<const Tokenizer> load_folder(const std::string& path) {
   if (has(path, "tokenizer.json")) return load_json(path + "/tokenizer.json", path);
-  if (has_model(path)) return SentencePieceTokenizer::load(path);
+  if (has_model(path)) return load_pieces(path);
   if (has(path, "vocab.json") && has(path, "merges.txt")) return BpeTokenizer::load(path);
   if (has(path, "vocab.txt")) return WordPieceTokenizer::load(path);
   if (has(path, "tokenizer.bin")) return Llama2Tokenizer::load(path + "/tokenizer.bin");
@@ -94,7 +120,7 @@ std::shared_ptr<const Tokenizer> llama_vocabulary(const GgufFile& file) {
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return load_folder(path);
-  if (path.ends_with(".model")) return SentencePieceTokenizer::load(path);
+  if (path.ends_with(".model") || path.ends_with(".tiktoken")) return load_pieces(path);
   if (path.ends_with(".txt")) return WordPieceTokenizer::load(path);
   if (path.ends_with(".bin")) return Llama2Tokenizer::load(path);
   if (path.ends_with(".gguf")) return gguf_tokenizer(GgufFile(path));
