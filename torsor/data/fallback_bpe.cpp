@@ -8,6 +8,7 @@
 #include "torsor/base/error.h"
 #include "torsor/base/hash.h"
 #include "torsor/base/utf8.h"
+#include "torsor/data/replaced.h"
 
 namespace torsor {
 namespace {
@@ -23,14 +24,6 @@ std::string byte_name(unsigned byte) {
 }
 
 std::string shown(std::string_view text) { return quote(text, 40); }
-
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  std::size_t begin = 0;
-  for (std::size_t at; (at = text.find(from, begin)) != std::string_view::npos; begin = at + from.size())
-    result.append(text.substr(begin, at - begin)).append(to);
-  return result.append(text.substr(begin));
-}
 
 }  // namespace
 

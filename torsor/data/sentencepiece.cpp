@@ -7,6 +7,7 @@
 #include "torsor/base/hash.h"
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
+#include "torsor/data/replaced.h"
 #include "torsor/data/tokenizer_json.h"
 
 #ifdef TORSOR_WITH_SENTENCEPIECE
@@ -23,14 +24,6 @@ constexpr std::string_view kNonCharacter = "\xF4\x8F\xBF\xBF";
 
 /// Texts are given to the library up to this size; it counts in int.
 constexpr std::size_t kLongestText = std::size_t{1} << 29;
-
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  std::size_t begin = 0;
-  for (std::size_t at; (at = text.find(from, begin)) != std::string_view::npos; begin = at + from.size())
-    result.append(text.substr(begin, at - begin)).append(to);
-  return result.append(text.substr(begin));
-}
 
 }  // namespace
 

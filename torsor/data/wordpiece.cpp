@@ -9,6 +9,7 @@
 #include "torsor/base/unicode_classes.h"
 #include "torsor/base/unicode_forms.h"
 #include "torsor/base/utf8.h"
+#include "torsor/data/replaced.h"
 
 namespace torsor {
 namespace {
@@ -43,11 +44,6 @@ char32_t cleaned(char32_t value) {
   return is_white(value) ? U' ' : value;
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-}
-
 /// Hugging Face's cleanup of what one token writes.
 std::string cleaned_up(std::string text) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kReplacements = {{{" .", "."},
@@ -61,7 +57,7 @@ std::string cleaned_up(std::string text) {
                                                                                             {" 's", "'s"},
                                                                                             {" 've", "'ve"},
                                                                                             {" 're", "'re"}}};
-  for (const auto& [from, to] : kReplacements) replace_all(text, from, to);
+  for (const auto& [from, to] : kReplacements) text = replaced(text, from, to);
   return text;
 }
 
