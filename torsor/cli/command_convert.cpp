@@ -4,8 +4,11 @@
 #include <memory>
 
 #include "torsor/cli/checkpoint_out.h"
+#include "torsor/cli/convert_encoder.h"
 #include "torsor/model/checkpoint.h"
 #include "torsor/model/convert.h"
+#include "torsor/model/encoder.h"
+#include "torsor/model/encoder_decoder.h"
 #include "torsor/model/hugging_face_export.h"
 
 namespace torsor {
@@ -23,6 +26,21 @@ at::ScalarType tensor_type(const std::string& name) {
   return name == "float16" ? at::kHalf : name == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
+/// Models that are no decoders alone keep the encoding that they have; whether the checkpoint is one, and then `code`.
+bool converted_encoder(const ConvertArguments& arguments, const CommonOptions& common, int& code) {
+  const bool encoder = is_encoder_checkpoint(arguments.checkpoint);
+  if (!encoder && !is_encoder_decoder(arguments.checkpoint)) return false;
+  const char* what = encoder ? "an encoder" : "a model of an encoder and a decoder";
+  if (!arguments.encoding.empty())
+    throw UsageError(str("--encoding moves decoders, and '", arguments.checkpoint, "' holds ", what,
+                         ", which keeps its encoding; leave it out"));
+  if (!arguments.base.empty())
+    throw UsageError(str("'", arguments.checkpoint, "' holds no adapter that --base could belong to"));
+  const EncoderConvertArguments own{arguments.checkpoint, arguments.to == "hf", tensor_type(arguments.dtype)};
+  code = encoder ? run_encoder_convert(own, common) : run_encoder_decoder_convert(own, common);
+  return true;
+}
+
 int run_convert(const ConvertArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("convert needs --out, the folder of the converted checkpoint");
   if (arguments.encoding.empty() && arguments.to.empty())
@@ -30,6 +48,7 @@ int run_convert(const ConvertArguments& arguments, const CommonOptions& common) 
   if (!arguments.dtype.empty() && arguments.to != "hf") throw UsageError("--dtype belongs to --to hf");
   const std::string wanted = arguments.encoding.empty() ? "" : print(parse(arguments.encoding));
   check_checkpoint_out(common, arguments.checkpoint);
+  if (int code = 0; converted_encoder(arguments, common, code)) return code;
   const LoadedModel loaded = load_checkpoint(arguments.checkpoint, "", "", arguments.base);
   const ModelConfig& before = loaded.model.config();
   const bool foreign = arguments.to == "hf";
@@ -78,18 +97,20 @@ int run_convert(const ConvertArguments& arguments, const CommonOptions& common) 
 
 void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App* command = app.add_subcommand("convert", "a checkpoint under another encoding that means the same");
+  CLI::App* command = app.add_subcommand(
+      "convert", "a checkpoint under another encoding that means the same, or in another library's form");
   command->footer(
       "Exact or refused: logits stay equal to rounding, and both models are compared before anything is written.\n"
       "Example: torsor convert run --encoding 'grape-m + t5' --out converted\n"
-      "         torsor convert run --to hf --out for-transformers");
+      "         torsor convert run --to hf --out for-transformers\n"
+      "Encoders and T5s keep their encoding: torsor convert bert-folder --to torsor --out ours");
   command
       ->add_option("checkpoint", arguments->checkpoint,
-                   "a checkpoint (a folder, a .gguf, llama2.c's .bin) or an adapter")
+                   "a checkpoint (a folder, also of an encoder or a T5, a .gguf, llama2.c's .bin) or an adapter")
       ->required();
   command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--encoding", arguments->encoding,
-                      "the expression to convert to; left out: that of the checkpoint");
+                      "the expression to convert a decoder to; left out: that of the checkpoint");
   command
       ->add_option("--to", arguments->to,
                    "torsor, or hf: a folder of Hugging Face transformers, of the family that has the model")

@@ -92,7 +92,7 @@ EncoderCheckpoint read_encoder_checkpoint(const Json& json, const std::string& s
   if (object.get<std::string>("kind", "decoder") != "encoder")
     object.fail("expected the checkpoint of an encoder, found a decoder's");
   EncoderCheckpoint result;
-  const auto tokenizer = object.get<std::string>("tokenizer");
+  result.tokenizer = object.get<std::string>("tokenizer");
   const auto encoding = object.get<std::string>("encoding");
   const auto model = object.get<Json>("model");
   const auto vocabulary = object.get<std::int64_t>("vocabulary_size");
@@ -110,8 +110,11 @@ EncoderCheckpoint read_encoder_checkpoint(const Json& json, const std::string& s
     config.complete();
     return config;
   });
-  if (tokenizer != encoder_tokens(result.config))
-    object.fail(str("tokenizer must be ", encoder_tokens(result.config), ", found ", quote(tokenizer)));
+  // Other ids than EncoderTokens have any tokenizer, or none.
+  if (result.config.byte_tokens != (result.tokenizer == EncoderTokens::kName))
+    object.fail(str("tokenizer must be ", result.config.byte_tokens ? "" : "another than ", EncoderTokens::kName,
+                    " where byte_tokens is ", result.config.byte_tokens ? "true" : "false", ", found ",
+                    quote(result.tokenizer)));
   return result;
 }
 

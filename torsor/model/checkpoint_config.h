@@ -35,12 +35,13 @@ DecoderCheckpoint read_decoder_checkpoint(const Json& json, const std::string& s
 
 struct EncoderCheckpoint {
   EncoderConfig config;
-  Json about;            ///< "task"
+  Json about;  ///< "task"
+  std::string tokenizer;
   std::string embedder;  ///< structure_embedder_of
 };
 /// Of save_encoder.
 EncoderCheckpoint read_encoder_checkpoint(const Json& json, const std::string& source);
-/// What a checkpoint calls the ids of an encoder.
+/// What a checkpoint calls the ids of an encoder that brings no tokenizer.
 const char* encoder_tokens(const EncoderConfig& config);
 
 struct EncoderDecoderCheckpoint {

@@ -5,6 +5,7 @@
 
 #include "torsor/base/file.h"
 #include "torsor/base/utf8.h"
+#include "torsor/data/tokenizer_file.h"
 #include "torsor/model/activation.h"
 #include "torsor/model/attention_parameters.h"
 #include "torsor/model/checkpoint_config.h"
@@ -214,7 +215,8 @@ bool is_encoder_checkpoint(const std::string& folder) {
   return is_encoder(json) || (json.is_object() && !json.contains("format") && is_hugging_face_encoder(json));
 }
 
-void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about, const std::string& embedder) {
+void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about, const std::string& embedder,
+                  const std::shared_ptr<const Tokenizer>& reader) {
   const EncoderConfig& config = encoder.config();
   Json json;
   json["kind"] = "encoder";
@@ -222,12 +224,12 @@ void save_encoder(const std::string& folder, const Encoder& encoder, const Json&
   json["model"] = encoder_to_json(config);
   json["vocabulary_size"] = config.model.vocabulary_size;
   json["train_length"] = config.model.train_length;
-  json["tokenizer"] = encoder_tokens(config);
+  json["tokenizer"] = reader ? reader->name() : encoder_tokens(config);
   json["labels"] = config.labels;
   json["task"] = about;
   if (!embedder.empty() && reads_vectors(encoder.encoding()))
     json["structure_embedder"] = structure_embedder_to_json(embedder);
-  write_checkpoint(folder, encoder.parameters(), json, nullptr);
+  write_checkpoint(folder, encoder.parameters(), json, reader);
 }
 
 LoadedEncoder load_encoder(const std::string& folder) {
@@ -235,15 +237,19 @@ LoadedEncoder load_encoder(const std::string& folder) {
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
   if (!object.has("format") && is_hugging_face_encoder(json)) {
-    HuggingFaceEncoder model = read_hugging_face_encoder(json, path);
-    const std::map<std::string, at::Tensor> weights = hugging_face_encoder_weights(model, load_sharded(folder), folder);
-    return {Encoder(model.config, weights, folder), nullptr, ""};
+    HuggingFaceEncoderForm form{read_hugging_face_encoder(json, path), json, {}};
+    const std::map<std::string, at::Tensor> weights =
+        hugging_face_encoder_weights(form.model, load_sharded(folder), folder, &form.passed_over);
+    FoundTokenizer found = find_tokenizer(folder, form.model.config.model.vocabulary_size);
+    Encoder encoder(form.model.config, weights, folder);
+    return {std::move(encoder), nullptr, "", std::move(found.reader), std::move(found.unread), std::move(form)};
   }
   EncoderCheckpoint stored = read_encoder_checkpoint(json, path);
   check_stored_encoding(stored.config.model, path);
   const std::string weights = folder + "/model.safetensors";
   const TensorFile file = load_tensors(weights);
-  return {Encoder(stored.config, file.tensors, weights), stored.about, stored.embedder};
+  return {Encoder(stored.config, file.tensors, weights), stored.about, stored.embedder,
+          stored.config.byte_tokens ? nullptr : named_tokenizer(folder, stored.tokenizer)};
 }
 
 }  // namespace torsor

@@ -14,8 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "torsor/data/tokenizer.h"
 #include "torsor/model/attention_layer.h"
 #include "torsor/model/encoder_config.h"
+#include "torsor/model/hugging_face_encoder.h"
 #include "torsor/model/parameters.h"
 #include "torsor/model/tag_heads.h"
 
@@ -97,9 +99,10 @@ class Encoder {
 };
 
 /// Writes config.json ("kind": "encoder") and model.safetensors as save_checkpoint does for a decoder; `about` (may be
-/// null) stands under "task" and tells what a class head answers. `embedder` as there.
+/// null) stands under "task" and tells what a class head answers. `embedder` as there. `reader` is the tokenizer of an
+/// encoder whose ids are not those of EncoderTokens, or nothing.
 void save_encoder(const std::string& folder, const Encoder& encoder, const Json& about = nullptr,
-                  const std::string& embedder = "");
+                  const std::string& embedder = "", const std::shared_ptr<const Tokenizer>& reader = nullptr);
 
 /// Whether a folder's config.json is that of an encoder, of this project or of transformers.
 bool is_encoder_checkpoint(const std::string& folder);
@@ -107,7 +110,10 @@ bool is_encoder_checkpoint(const std::string& folder);
 struct LoadedEncoder {
   Encoder encoder;
   Json about;
-  std::string embedder;  ///< as LoadedModel::embedder
+  std::string embedder;                          ///< as LoadedModel::embedder
+  std::shared_ptr<const Tokenizer> reader = {};  ///< of its own tokenizer; nothing for EncoderTokens, or ids of no text
+  std::string unread = {};                       ///< why a tokenizer that is there was not read
+  std::optional<HuggingFaceEncoderForm> theirs = {};  ///< of a folder of transformers: how it is written again
 };
 /// Reads a folder of save_encoder, or of transformers (hugging_face_encoder.h), whose ids are its own tokenizer's.
 /// Throws Error naming the file and what is wrong, also where the folder holds a decoder.

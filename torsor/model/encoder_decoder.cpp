@@ -183,11 +183,13 @@ LoadedEncoderDecoder load_encoder_decoder(const std::string& folder) {
   const Json json = read_json(path);
   JsonObject object(json, path, JsonObject::Blame::data);
   if (!object.has("format") && is_hugging_face_t5(json)) {
-    HuggingFaceT5 model = read_hugging_face_t5(json, path);
-    const std::map<std::string, at::Tensor> weights = hugging_face_t5_weights(model, load_sharded(folder), folder);
-    FoundTokenizer found = find_tokenizer(folder, model.config.encoder.vocabulary_size);
-    return {EncoderDecoder(model.config, weights, folder), found.reader ? found.reader->name() : "tokens",
-            std::move(found.reader)};
+    HuggingFaceT5Form form{read_hugging_face_t5(json, path), json, {}};
+    const std::map<std::string, at::Tensor> weights =
+        hugging_face_t5_weights(form.model, load_sharded(folder), folder, &form.passed_over);
+    FoundTokenizer found = find_tokenizer(folder, form.model.config.encoder.vocabulary_size);
+    EncoderDecoder model(form.model.config, weights, folder);
+    const std::string name = found.reader ? found.reader->name() : "tokens";
+    return {std::move(model), name, std::move(found.reader), std::move(found.unread), std::move(form)};
   }
   EncoderDecoderCheckpoint stored = read_encoder_decoder_checkpoint(json, path);
   for (ModelConfig* stack : {&stored.config.encoder, &stored.config.decoder}) check_stored_encoding(*stack, path);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "torsor/model/decoder.h"
 #include "torsor/model/encoder_decoder_config.h"
 #include "torsor/model/generate.h"
+#include "torsor/model/hugging_face_t5.h"
 
 namespace torsor {
 
@@ -74,6 +76,8 @@ struct LoadedEncoderDecoder {
   EncoderDecoder model;
   std::string tokenizer;  ///< as LoadedModel
   std::shared_ptr<const Tokenizer> reader = {};
+  std::string unread = {};
+  std::optional<HuggingFaceT5Form> theirs = {};  ///< of a folder of transformers: how it is written again
 };
 /// Reads a folder of save_encoder_decoder, or of transformers (t5, mt5, umt5; hugging_face_t5.h). Throws Error naming
 /// the file and what is wrong.

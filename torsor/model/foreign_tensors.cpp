@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "torsor/base/error.h"
+#include "torsor/encoding/encoding.h"
 
 namespace torsor {
 
@@ -19,6 +19,13 @@ at::Tensor ForeignTensors::take(const std::string& name) {
   if (!at::isFloatingType(tensor.scalar_type()))
     throw Error(str(source_, ": tensor '", name, "' must be floating, found ", tensor.scalar_type()));
   return tensor;
+}
+
+void ForeignTensors::pass_over(const std::string& name) {
+  const auto found = left_.find(name);
+  if (found == left_.end()) return;
+  passed_over_.unread[name] = std::move(found->second);
+  left_.erase(found);
 }
 
 void ForeignTensors::module(const std::string& theirs, const std::string& ours, bool transposed) {
@@ -38,6 +45,29 @@ std::map<std::string, at::Tensor> ForeignTensors::finish() {
   if (!left_.empty())
     throw Error(str(source_, ": tensor '", left_.begin()->first, "' ", left_.begin()->second.sizes(),
                     " belongs to no part of a ", family_, " that is read here"));
+  return std::move(result_);
+}
+
+at::Tensor OwnTensors::take(const std::string& ours) {
+  const auto found = left_.find(ours);
+  if (found == left_.end()) throw Error(str("the model has no tensor '", ours, "'"));
+  at::Tensor tensor = found->second;
+  left_.erase(found);
+  return tensor;
+}
+
+void OwnTensors::module(const std::string& ours, const std::string& theirs, bool transposed) {
+  for (const char* part : {".weight", ".bias"}) {
+    if (!has(ours + part)) continue;
+    const at::Tensor tensor = take(ours + part);
+    put(theirs + part, transposed && tensor.dim() == 2 ? tensor.t() : tensor);
+  }
+}
+
+std::map<std::string, at::Tensor> OwnTensors::finish(const PassedOver& passed_over) {
+  if (!left_.empty()) throw Refusal(str("a ", family_, " of Hugging Face has no tensor '", left_.begin()->first, "'"));
+  for (const auto& [name, tensor] : passed_over.unread) result_.emplace(name, tensor);
+  for (const auto& [name, other] : passed_over.copies) result_.emplace(name, result_.at(other));
   return std::move(result_);
 }
 

@@ -14,6 +14,10 @@ struct HuggingFaceEncoder {
   EncoderConfig config;
   /// RoBERTa counts positions from behind its padding id: rows of the table that stand before position 0.
   std::int64_t first_row = 0;
+  /// What its files call things where they differ; hugging_face_encoder.h fills it in.
+  std::string root;        ///< what the names of tensors begin with; empty in a file of the bare model
+  std::string token_bias;  ///< of the head for masked tokens
+  std::string class_head;  ///< module of the class head's last layer; empty = there is none
 };
 
 /// Whether the type is roberta or one of the two that are built as it is.

@@ -11,6 +11,7 @@
 #include "torsor/base/file.h"
 #include "torsor/encoding/registry.h"
 #include "torsor/model/hugging_face.h"
+#include "torsor/model/hugging_face_differences.h"
 #include "torsor/model/hugging_face_rotation.h"
 
 namespace torsor {
@@ -222,80 +223,7 @@ constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM", write_llama_like, 
                                 {"falcon", "FalconForCausalLM", write_falcon, false}};
 
 // --------------------------------------------------------------------------------------------------------------------
-// Whether what was written says the same
-
-/// All that decides a model's function but its positions, by the names of the model file.
-Json shape_of(ModelConfig config) {
-  const std::vector<std::int64_t> windows = config.window;
-  config.window.clear();
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    ModelConfig with = config;
-    with.window = windows;
-    config.window.push_back(with.window_of(layer));
-  }
-  config.decay_positions = false;  // of training alone
-  config.tag_heads.reset();
-  config.precision = Precision::Exact;
-  const bool plain = config.block == BlockStyle();
-  if (plain) config.block.head_bias = true;  // else Llama's blocks would not be written out
-  Json json = model_to_json(config);
-  if (plain) json["head_bias"] = false;
-  json["vocabulary_size"] = config.vocabulary_size;
-  return json;
-}
-
-bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b)); }
-
-bool same_rotation(const RotationInfo& a, const RotationInfo& b) {
-  if (a.layout != b.layout || a.offset != b.offset || a.width != b.width || a.blocks != b.blocks || a.axis != b.axis ||
-      a.inv_freq.size() != b.inv_freq.size() || !near(a.magnitude, b.magnitude))
-    return false;
-  for (std::size_t row = 0; row < a.inv_freq.size(); ++row)
-    if (!std::equal(a.inv_freq[row].begin(), a.inv_freq[row].end(), b.inv_freq[row].begin(), b.inv_freq[row].end(),
-                    near))
-      return false;
-  return true;
-}
-
-/// Whether two models' expressions mean the same: the same words, or rotations by the same angles at every length.
-bool same_positions(const ModelConfig& a, const ModelConfig& b) {
-  if (a.encoding == b.encoding && a.train_length == b.train_length) return true;
-  const auto one = make_encoding(a.encoding, a.dimensions()), other = make_encoding(b.encoding, b.dimensions());
-  const Traits traits = one->traits();
-  if (a.encoding == b.encoding && !traits.rotates && !traits.length_dependent && one->parameters(0).empty())
-    return true;
-  if (!one->parameters(0).empty() || !other->parameters(0).empty()) {
-    // Trained tensors: only the same words (a table's rows may be told by the training length), and the same shapes.
-    const auto mine = one->parameters(0), theirs = other->parameters(0);
-    const auto table = [](const ModelConfig& config) {
-      const Expression expression = parse(config.encoding);
-      return expression.terms.size() == 1 && expression.terms.front().name == "learned";
-    };
-    return (a.encoding == b.encoding || (table(a) && table(b))) &&
-           std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
-                      [](const ParameterInfo& x, const ParameterInfo& y) { return x.shape == y.shape; });
-  }
-  if (!one->traits().forms.empty() || !other->traits().forms.empty()) return false;
-  if (!near(one->softmax_factor(), other->softmax_factor())) return false;
-  const double longest = 16.0 * static_cast<double>(std::max({a.train_length, b.train_length, std::int64_t{1} << 16}));
-  for (double length = 1; length <= longest; length *= 2)
-    for (const double tokens : {length, length + static_cast<double>(a.train_length)}) {
-      const auto mine = one->rotation(tokens, {}), theirs = other->rotation(tokens, {});
-      if (!mine || !theirs || !same_rotation(*mine, *theirs)) return false;
-    }
-  return true;
-}
-
-/// What a family's config.json, read back, says otherwise than the model; empty where it is the same.
-std::vector<std::string> differences(const ModelConfig& config, const ModelConfig& read) {
-  std::vector<std::string> found;
-  const Json mine = shape_of(config), theirs = shape_of(read);
-  for (const auto& [key, value] : mine.items())
-    if (theirs.at(key) != value) found.push_back(str(key, "=", json_text(theirs.at(key)), ", not ", json_text(value)));
-  if (!same_positions(config, read))
-    found.push_back(str("encoding '", read.encoding, "', not '", config.encoding, "'"));
-  return found;
-}
+// The family that has a model
 
 /// Fills `form` and answers what keeps the family from having the model.
 std::vector<std::string> attempt(const Family& family, const ModelConfig& config, const HuggingFaceRequest& request,
@@ -310,7 +238,8 @@ std::vector<std::string> attempt(const Family& family, const ModelConfig& config
   std::vector<std::string> found;
   if (!writing.obstacle.empty()) found.push_back(writing.obstacle);
   try {
-    const std::vector<std::string> more = differences(config, read_hugging_face(form.config, "config.json").config);
+    const std::vector<std::string> more =
+        model_differences(config, read_hugging_face(form.config, "config.json").config);
     found.insert(found.end(), more.begin(), more.end());
   } catch (const Error& error) {
     if (found.empty()) found.push_back(error.what());
@@ -342,9 +271,7 @@ HuggingFaceForm hugging_face_form(const ModelConfig& config, const HuggingFaceRe
     if (family.name == request.family && fits(family)) return form;
   for (const Family& family : kFamilies)
     if (family.name != request.family && fits(family)) return form;
-  std::string reasons;
-  for (const std::string& one : least) reasons += (reasons.empty() ? "" : "; ") + one;
-  throw Refusal(str("Hugging Face has no architecture for this model; the nearest, ", nearest.family, ": ", reasons));
+  throw no_family(nearest.family, least);
 }
 
 std::string hugging_face_layout(const std::string& encoding) {
@@ -370,9 +297,9 @@ HuggingFaceCompanions hugging_face_companions(const std::string& checkpoint) {
           : 0;
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (json.contains(key)) companions.tokens[key] = json.at(key);
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json"})
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
+                           "sentencepiece.bpe.model", "chat_template.jinja", "generation_config.json"})
     if (const std::string file = checkpoint + "/" + name; std::filesystem::is_regular_file(file))
       companions.files.push_back(file);
   return companions;

@@ -54,10 +54,20 @@ struct HuggingFaceCompanions {
 /// Of a folder whose config.json is Hugging Face's, or this project's with its keys beside; else empty.
 HuggingFaceCompanions hugging_face_companions(const std::string& checkpoint);
 
-/// Writes model.safetensors and config.json, each in one step and the latter last; between them copies of the
-/// companions' files or, where there are none, those of `reader`: plain bytes as a byte-level BPE without merges.
-/// `dtype` is float, half or bfloat16. Throws Refusal as hugging_face_tensors does, and naming a tensor with a number
-/// beyond `dtype`.
+/// The files of a tokenizer in the form of transformers: plain bytes as a byte-level BPE without merges. None for none.
+std::vector<TokenizerFile> hugging_face_tokenizer(const std::shared_ptr<const Tokenizer>& reader);
+
+/// The value of eos_token_id: one, a list, or null.
+Json end_tokens_json(const std::vector<std::int64_t>& end_tokens);
+
+/// Writes model.safetensors and config.json (`config` with "dtype"), each in one step and the latter last; between them
+/// copies of the companions' files or, where there are none, `tokenizer`. `dtype` is float, half or bfloat16, of all
+/// tensors of real numbers. Throws Refusal naming a tensor with a number beyond it.
+void write_hugging_face(const std::string& folder, std::map<std::string, at::Tensor> tensors, Json config,
+                        const HuggingFaceCompanions& companions, const std::vector<TokenizerFile>& tokenizer,
+                        at::ScalarType dtype);
+
+/// The same of a decoder, with the tokenizer that `reader` is. Throws Refusal as hugging_face_tensors does besides.
 void save_hugging_face(const std::string& folder, const Decoder& model, const HuggingFaceForm& form,
                        const HuggingFaceCompanions& companions, const std::shared_ptr<const Tokenizer>& reader,
                        const std::vector<std::int64_t>& end_tokens, at::ScalarType dtype = at::kFloat);

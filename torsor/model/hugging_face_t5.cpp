@@ -10,6 +10,10 @@
 namespace torsor {
 namespace {
 
+constexpr const char* kEmbedding = "embed_tokens.weight";
+constexpr const char* kHead = "decoder.lm_head.weight";
+constexpr const char* kTheirHead = "lm_head.weight";
+
 /// Their name and ours of every tensor but the embedding and the head.
 std::vector<std::pair<std::string, std::string>> names_of(const HuggingFaceT5& model) {
   std::vector<std::pair<std::string, std::string>> names;
@@ -57,30 +61,49 @@ HuggingFaceT5 read_hugging_face_t5(const Json& config, const std::string& source
 
 std::map<std::string, at::Tensor> hugging_face_t5_weights(HuggingFaceT5& model,
                                                           const std::map<std::string, at::Tensor>& tensors,
-                                                          const std::string& source) {
+                                                          const std::string& source, PassedOver* passed_over) {
   ForeignTensors found(tensors, source, model.model_type);
+  auto& copies = found.passed_over().copies;
   // The embedding goes by three names; files hold some of them.
   at::Tensor shared;
   for (const char* name : {"shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
     if (!found.has(name)) continue;
     const at::Tensor one = found.take(name);
-    if (!shared.defined())
+    if (!shared.defined()) {
       shared = one;
-    else if (!shared.equal(one))
+      model.embedding = name;
+    } else if (shared.equal(one)) {
+      copies[name] = model.embedding;
+    } else {
       throw Error(
           str(source, ": tensor '", name, "' differs from the other stack's embedding, which is not supported"));
+    }
   }
   if (!shared.defined()) throw Error(str(source, ": tensor 'shared.weight' is missing"));
-  found.put("embed_tokens.weight", shared);
-  if (found.has("lm_head.weight")) {
-    const at::Tensor head = found.take("lm_head.weight");
+  found.put(kEmbedding, shared);
+  if (found.has(kTheirHead)) {
+    const at::Tensor head = found.take(kTheirHead);
     model.config.decoder.tie_head = head.equal(shared);
-    if (!model.config.decoder.tie_head) found.put("decoder.lm_head.weight", head);
+    if (model.config.decoder.tie_head)
+      copies[kTheirHead] = model.embedding;
+    else
+      found.put(kHead, head);
   }
   // Of older files, which transformers does not read either.
-  found.drop("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight");
+  found.pass_over("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight");
   for (const auto& [theirs, ours] : names_of(model)) found.put(ours, found.take(theirs));
+  if (passed_over != nullptr) *passed_over = found.passed_over();
   return found.finish();
+}
+
+std::map<std::string, at::Tensor> hugging_face_t5_tensors(const HuggingFaceT5Form& form,
+                                                          std::map<std::string, at::Tensor> weights) {
+  std::vector<std::pair<std::string, std::string>> names = names_of(form.model);
+  names.emplace_back(form.model.embedding, kEmbedding);
+  if (!form.model.config.decoder.tie_head) names.emplace_back(kTheirHead, kHead);
+  OwnTensors own(std::move(weights), form.model.model_type);
+  for (const auto& [theirs, ours] : names) own.put(theirs, own.take(ours));
+  return own.finish(form.passed_over);
 }
 
 }  // namespace torsor

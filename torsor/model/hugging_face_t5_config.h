@@ -11,6 +11,7 @@ namespace torsor {
 struct HuggingFaceT5 {
   std::string model_type;
   EncoderDecoderConfig config;
+  std::string embedding = "shared.weight";  ///< what its files call the embedding
 };
 
 /// Whether "model_type" is t5, mt5 or umt5.
