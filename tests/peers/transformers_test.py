@@ -14,7 +14,7 @@ import unittest
 
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 PROGRAM = ""
@@ -185,13 +185,27 @@ class Reading(PeersTest):
                 self.assertTrue(torch.equal(our_logits(old, tokens), our_logits(FOLDER.model(name), tokens)))
 
 
-class Encoders(PeersTest):
+class WithEncoders(PeersTest):
     """Models that have an encoder: T5 and its kin, BERT and its kin."""
 
     T5 = dict(vocab_size=VOCABULARY, d_model=48, d_kv=10, d_ff=80, num_layers=2, num_decoder_layers=3, num_heads=4,
               decoder_start_token_id=0)
     BERT = dict(SIZES, max_position_embeddings=130)
     ROBERTA = dict(BERT, type_vocab_size=1, pad_token_id=1)
+    T5_KINDS = (("T5", {}), ("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False)), ("MT5", {}),
+                ("UMT5", {}))
+    BERT_KINDS = (
+        ("Bert", "MaskedLM", BERT),
+        ("Bert", "PreTraining", BERT),
+        ("Bert", "SequenceClassification", dict(BERT, num_labels=5)),
+        ("Roberta", "MaskedLM", ROBERTA),
+        ("Roberta", "SequenceClassification", dict(ROBERTA, num_labels=5)),
+        ("XLMRoberta", "MaskedLM", ROBERTA),
+        ("Camembert", "MaskedLM", ROBERTA),
+        ("RoFormer", "MaskedLM", BERT),
+        ("DistilBert", "MaskedLM", dict(vocab_size=VOCABULARY, dim=48, n_layers=3, n_heads=6, hidden_dim=80,
+                                        max_position_embeddings=130)),
+    )
 
     def make(self, family, name, keys, shake=0.15):
         torch.manual_seed(7)
@@ -215,10 +229,13 @@ class Encoders(PeersTest):
                "--quiet")
         return load_file(out)
 
+
+class Encoders(WithEncoders):
+    """What transformers writes of them."""
+
     def test_encoder_and_decoder(self):
         source, target = 2 + FOLDER.tokens(150) % 90, 2 + FOLDER.tokens(140) % 90
-        for family, more in (("T5", {}), ("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
-                             ("MT5", {}), ("UMT5", {})):
+        for family, more in self.T5_KINDS:
             with self.subTest(family=family, more=more):
                 # Scores are not divided by a root: with larger weights they saturate, and rounding grows a hundredfold.
                 model, folder = self.make(family, family + "ForConditionalGeneration", dict(self.T5, **more), 0.05)
@@ -239,18 +256,7 @@ class Encoders(PeersTest):
 
     def test_encoders(self):
         tokens = 5 + FOLDER.tokens(120) % 90
-        for family, head, keys in (
-            ("Bert", "MaskedLM", self.BERT),
-            ("Bert", "PreTraining", self.BERT),
-            ("Bert", "SequenceClassification", dict(self.BERT, num_labels=5)),
-            ("Roberta", "MaskedLM", self.ROBERTA),
-            ("Roberta", "SequenceClassification", dict(self.ROBERTA, num_labels=5)),
-            ("XLMRoberta", "MaskedLM", self.ROBERTA),
-            ("Camembert", "MaskedLM", self.ROBERTA),
-            ("RoFormer", "MaskedLM", self.BERT),
-            ("DistilBert", "MaskedLM", dict(vocab_size=VOCABULARY, dim=48, n_layers=3, n_heads=6, hidden_dim=80,
-                                            max_position_embeddings=130)),
-        ):
+        for family, head, keys in self.BERT_KINDS:
             with self.subTest(family=family, head=head):
                 model, folder = self.make(family, family + "For" + head, keys)
                 with torch.no_grad():
@@ -327,6 +333,116 @@ class Exporting(PeersTest):
                 self.check_export(run, exported, lengths=[LENGTH] if family == "mpt" else [LENGTH, 3 * LENGTH])
                 with open(os.path.join(exported, "config.json")) as out:
                     self.assertEqual(json.load(out)["model_type"], family.strip())
+
+
+class ExportingEncoders(WithEncoders):
+    """What `torsor convert --to hf` writes of them."""
+
+    def load(self, folder, wanted):
+        """The model that a folder's config.json names; nothing is missing, and nothing left over but `wanted`."""
+        with open(os.path.join(folder, "config.json")) as file:
+            name = json.load(file)["architectures"][0]
+        model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+        self.assertEqual(set(told["missing_keys"]) - {"roformer.encoder.embed_positions.weight"}, set())
+        self.assertLessEqual(set(told["unexpected_keys"]), set(wanted))
+        return model.eval()
+
+    def round(self, folder, wanted=()):
+        """A folder that comes out as it was, bit for bit, and through a folder of this project as the same function."""
+        out, own, back = (FOLDER.path(os.path.basename(folder) + end) for end in ("-export", "-own", "-back"))
+        torsor("convert", folder, "--to", "hf", "--out", out)
+        before, after = (load_file(os.path.join(one, "model.safetensors")) for one in (folder, out))
+        self.assertEqual(set(after), set(before))
+        for name in before:
+            self.assertTrue(torch.equal(after[name], before[name]), name)
+        one, other = self.load(folder, wanted), self.load(out, wanted)
+        self.assertEqual(type(other), type(one))
+        self.assertEqual({**other.config.to_dict(), "_name_or_path": 0}, {**one.config.to_dict(), "_name_or_path": 0})
+        loaded = other.state_dict()
+        for name, tensor in one.state_dict().items():
+            self.assertTrue(torch.equal(loaded[name], tensor), name)
+        torsor("convert", folder, "--to", "torsor", "--out", own)
+        torsor("convert", own, "--to", "hf", "--out", back)
+        return other, back
+
+    def test_encoders_come_back(self):
+        tokens = 5 + FOLDER.tokens(120) % 90
+        for family, head, keys in (*self.BERT_KINDS, ("Bert", "Model", self.BERT), ("Roberta", "Model", self.ROBERTA)):
+            with self.subTest(family=family, head=head):
+                folder = self.make(family, family + ("For" + head if head != "Model" else head), keys)[1]
+                model, back = self.round(folder)
+                if head == "PreTraining":
+                    model = transformers.BertForMaskedLM.from_pretrained(folder).eval()
+                with torch.no_grad():
+                    theirs = model(input_ids=tokens[None])[0][0]
+                ours = self.eval(back, tokens)
+                self.check(ours[dict(SequenceClassification="class_logits", Model="hidden").get(head, "logits")], theirs,
+                           family + head)
+                # RoBERTa's kin and DistilBERT become BERTs there: the same function without their first rows.
+                if head == "Model":
+                    again = transformers.AutoModel.from_pretrained(back).eval()
+                elif head == "PreTraining":
+                    again = transformers.BertForMaskedLM.from_pretrained(back).eval()
+                else:
+                    again = self.load(back, ())
+                with torch.no_grad():
+                    self.check(again(input_ids=tokens[None])[0][0], theirs, family + head + " through our folder")
+
+    def test_encoder_and_decoder_come_back(self):
+        source, target = 2 + FOLDER.tokens(150) % 90, 2 + FOLDER.tokens(140) % 90
+        for family, more in self.T5_KINDS:
+            for own_head in (False, True):
+                with self.subTest(family=family, more=more, own_head=own_head):
+                    folder = self.make(family, family + "ForConditionalGeneration", dict(self.T5, **more), 0.05)[1]
+                    if own_head:  # where a file has one, transformers reads it, though it ties all that it makes
+                        path = os.path.join(folder, "model.safetensors")
+                        tensors = load_file(path)
+                        tensors["lm_head.weight"] = torch.randn(VOCABULARY, self.T5["d_model"])
+                        save_file(tensors, path, {"format": "pt"})
+                    model, back = self.round(folder)
+                    self.assertEqual(model.lm_head.weight is model.shared.weight, not own_head)
+                    read = torch.cat([torch.zeros(1, dtype=torch.long), target[:-1]])
+                    with torch.no_grad():
+                        theirs = model(input_ids=source[None], decoder_input_ids=read[None]).logits[0]
+                        again = self.load(back, ())(input_ids=source[None], decoder_input_ids=read[None]).logits[0]
+                    what = f"{family} {more} {own_head}"
+                    self.check(again, theirs, what + " through our folder")
+                    ours = self.eval(back, target, "--source-tokens", self.write("source.bin", source))["logits"]
+                    self.check(ours, theirs, what)
+
+    def test_narrow_types(self):
+        folder, out = self.make("Roberta", "RobertaForMaskedLM", self.ROBERTA)[1], FOLDER.path("narrow-roberta")
+        torsor("convert", folder, "--to", "hf", "--dtype", "bfloat16", "--out", out)
+        self.assertEqual(self.load(out, ()).dtype, torch.bfloat16)
+        before = load_file(os.path.join(folder, "model.safetensors"))
+        for name, tensor in load_file(os.path.join(out, "model.safetensors")).items():
+            self.assertTrue(torch.equal(tensor, before[name].bfloat16()), name)
+
+    def test_encoders_of_this_project(self):
+        """Trained for three steps, with biases of projections and without."""
+        text = FOLDER.path("words.txt")
+        with open(text, "w") as file:
+            file.write("".join(f"line {n} of a small text, written {n % 7} times\n" for n in range(400)))
+        for number, (encoding, more) in enumerate((
+            ("learned", {}),
+            ("learned(length=128)", dict(qkv_bias=True, output_bias=True, activation="gelu_tanh", segments=3)),
+            ("rope(layout=interleaved)", {}),
+        )):
+            with self.subTest(encoding=encoding, more=more):
+                run, out, file = FOLDER.path(f"encoder-{number}"), FOLDER.path(f"encoder-{number}-hf"), FOLDER.path("e.json")
+                with open(file, "w") as target:
+                    json.dump(dict(kind="encoder", width=48, layers=2, heads=6, **more), target)
+                torsor("train", "--encoding", encoding, "--model", file, "--text", text, "--length", 128, "--steps", 3,
+                       "--batch", 2, "--out", run, "--quiet")
+                torsor("convert", run, "--to", "hf", "--out", out)
+                tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+                self.assertEqual(tokenizer("a \u00e9", "b")["input_ids"], [256, 97, 32, 0xc3, 0xa9, 257, 98, 257])
+                self.assertEqual(tokenizer("ab", "c", return_token_type_ids=True)["token_type_ids"], [0] * 4 + [1] * 2)
+                self.assertEqual((tokenizer.mask_token_id, tokenizer.pad_token_id), (258, 259))
+                tokens = torch.tensor(tokenizer("some bytes, one of them " + tokenizer.mask_token)["input_ids"])
+                with torch.no_grad():
+                    theirs = self.load(out, ())(input_ids=tokens[None]).logits[0]
+                self.check(self.eval(run, tokens)["logits"], theirs, encoding)
 
 
 class Extending(PeersTest):
