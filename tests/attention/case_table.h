@@ -32,8 +32,8 @@ struct EncodingCase {
   bool raw_keys = false;          ///< a cache keeps its keys unturned although no frequency changes
   bool averages = false;          ///< adds what attention averaged to the output
   double farthest = 2e6;          ///< largest position that it takes
-  /// Query and key heads that the expression fits; none of its own, one group, several groups.
-  std::vector<HeadCounts> heads = {{2, 2}, {4, 2}, {3, 1}, {1, 1}};
+  /// Query and key heads that the expression fits: one, two and four a key head, one key head for all, one head.
+  std::vector<HeadCounts> heads = {{2, 2}, {4, 2}, {3, 1}, {1, 1}, {8, 2}};
 };
 
 /// Model width and training length that every row is made for.

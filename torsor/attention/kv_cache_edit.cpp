@@ -197,6 +197,11 @@ void KvCache::evict_rows(std::int64_t sinks, const std::vector<std::int64_t>& ne
       if (layer.forgotten[b] > 0 && sinks > layer.sinks[b])
         throw Refusal(str("cache: row ", b, " of layer ", index, " has lost tokens behind its first ", layer.sinks[b],
                           "; it cannot keep ", sinks, " sinks any more"));
+      // Dropped tokens lie in one place, behind the sinks: truncate() counts on it.
+      if (layer.forgotten[b] > 0 && sinks + gaps.back()[b] < layer.sinks[b])
+        throw Refusal(str("cache: row ", b, " of layer ", index, " has lost tokens behind its first ", layer.sinks[b],
+                          "; dropping ", gaps.back()[b], " of those would leave a second gap; drop all but ", sinks,
+                          " of them or none"));
     }
     if (!any) continue;
     const CacheContract contract = of_layer(index).cache(index);
