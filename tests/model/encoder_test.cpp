@@ -137,6 +137,34 @@ TEST_F(ModelEncoder, PaddingChangesNothing) {
   }
 }
 
+// transformers#22161: positions count the row's own tokens, wherever the padding stands.
+TEST_F(ModelEncoder, PaddingBeforeTokensIsNotCounted) {
+  at::NoGradGuard no_grad;
+  std::vector<std::string> encodings(std::begin(kEncodings), std::end(kEncodings));
+  for (const char* more :
+       {"xpos", "yarn(rope, factor=4)", "dynamic(rope, factor=2, train_length=4)", "kerple", "sandwich", "fire", "txl",
+        "grape-m", "rope + logn(train_length=2)", "llama4-scale(length=2)"})
+    encodings.emplace_back(more);
+  for (const std::string& encoding : encodings) {
+    Encoder encoder = lively(encoding);
+    encoder.to(at::kDouble);
+    const EncoderBatch alone = batch_of(3, 5);
+    EncoderBatch padded;
+    padded.tokens = at::full({3, 9}, EncoderTokens::kPadding, at::kLong);
+    padded.documents = at::full({3, 9}, -1, at::kLong);
+    const std::int64_t before[] = {4, 1, 0};  // of nine places
+    for (std::int64_t row = 0; row < 3; ++row) {
+      padded.tokens[row].narrow(0, before[row], 5).copy_(alone.tokens[row]);
+      padded.documents[row].narrow(0, before[row], 5).zero_();
+    }
+    const at::Tensor wanted = encoder.hidden(alone, false, at::kDouble),
+                     all = encoder.hidden(padded, false, at::kDouble);
+    for (std::int64_t row = 0; row < 3; ++row)
+      EXPECT_LT((all[row].narrow(0, before[row], 5) - wanted[row]).abs().max().item<double>(), 1e-11)
+          << encoding << " with " << before[row] << " before";
+  }
+}
+
 TEST_F(ModelEncoder, SegmentsAreTold) {
   at::NoGradGuard no_grad;
   const Encoder encoder = lively("rope");

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/model/parsed.h"
 #include "tests/model/tokens.h"
-#include "torsor/encoding/syntax/sipe.h"
 #include "torsor/model/generate.h"
 
 namespace torsor {
@@ -34,24 +34,6 @@ Decoder trained_model(const std::string& encoding) {
     if (parameter.name.find(".sipe") != std::string::npos)
       parameter.tensor.copy_(at::randn(parameter.tensor.sizes()) * 0.5);
   return model;
-}
-
-/// What a parser that reads no further than a token would say of it: a function of the tokens so far. With `ahead` it
-/// looks at the whole row, as a parser of whole sentences does.
-NamedTensors parsed(const at::Tensor& tokens, bool ahead = false) {
-  const std::int64_t rows = tokens.size(0), count = tokens.size(1);
-  const at::Tensor sums = ahead ? tokens.sum(1, true).expand_as(tokens) : tokens.cumsum(1);
-  const at::Tensor index = at::arange(count, at::kLong).expand({rows, count});
-  NamedTensors named;
-  named[kSyntaxTags] = at::stack({sums.remainder(3), (sums + index).remainder(6)}, 2);
-  named[kSyntaxSentences] = index / 5;
-  named[kSyntaxSentences] = named[kSyntaxSentences].to(at::kLong);
-  const at::Tensor back = at::minimum(sums.remainder(4), index.remainder(5));
-  named[kSyntaxLinks] = at::stack({at::zeros_like(back), back}, 2).unsqueeze(2);
-  const at::Tensor wave = at::arange(64, at::kFloat) * 0.1;
-  named[kSyntaxVectors] =
-      (sums.to(at::kFloat).unsqueeze(2) * 0.37 + wave).sin() * (sums + index).remainder(5).ne(0).unsqueeze(2);
-  return named;
 }
 
 TokenBatch parsed_batch(const at::Tensor& tokens, bool ahead = false) {

@@ -12,6 +12,7 @@
 #include "torsor/model/checkpoint_files.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_encoder.h"
+#include "torsor/model/padding.h"
 #include "torsor/model/stored_encoding.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
@@ -152,10 +153,13 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
   options.causal = false;
   options.layers = c.layers;
   options.documents = batch.documents;
+  options.positions = positions_without_padding(batch.documents);
   options.named = batch.named;
   if (encoding_->traits().absolute) {
     Side side;
-    side.positions = at::arange(tokens, at::kDouble).view({1, tokens, 1}).expand({rows, tokens, 1});
+    side.positions = options.positions.defined()
+                         ? options.positions
+                         : at::arange(tokens, at::kDouble).view({1, tokens, 1}).expand({rows, tokens, 1});
     side.documents = batch.documents;
     const at::Tensor added = encoding_->embedding(side, model_position_, batch.named, h);
     if (added.defined()) h = h + added.to(h.scalar_type());

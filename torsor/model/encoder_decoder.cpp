@@ -13,6 +13,7 @@
 #include "torsor/model/checkpoint_files.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_t5.h"
+#include "torsor/model/padding.h"
 #include "torsor/model/stored_encoding.h"
 #include "torsor/train/state.h"
 
@@ -111,6 +112,7 @@ Memory EncoderDecoder::read(const at::Tensor& sources, const at::Tensor& documen
   TokenBatch batch;
   batch.tokens = sources;
   batch.documents = documents;
+  batch.positions = positions_without_padding(documents);
   return decoder_.remember(encoder_.hidden(batch, nullptr, dtype), documents, dtype);
 }
 
