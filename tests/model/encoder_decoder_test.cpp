@@ -237,6 +237,19 @@ TEST(EncoderDecoder, CheckpointsComeBack) {
   EXPECT_EQ(drawn.parameter_count(), again.model.parameter_count());
 }
 
+TEST(EncoderDecoder, TheFirstT5sAreReadWithTheirKeyOfLengths) {
+  // t5-small and t5-base say "n_positions": 512, though a bucket holds every distance.
+  const HuggingFaceT5 plain = read_hugging_face_t5(config_of("t5"), "x");
+  const HuggingFaceT5 first = read_hugging_face_t5(config_of("t5", {{"n_positions", 512}, {"output_past", true}}), "x");
+  EXPECT_EQ(model_to_json(first.config.encoder), model_to_json(plain.config.encoder));
+  EXPECT_EQ(model_to_json(first.config.decoder), model_to_json(plain.config.decoder));
+  EXPECT_EQ(first.config.decoder.encoding, plain.config.decoder.encoding);
+  EXPECT_TRUE(contains(message_of<Error>([] {
+                         read_hugging_face_t5(config_of("t5", {{"position_scheme", 512}}), "x");
+                       }),
+                       "position_scheme"));
+}
+
 TEST(EncoderDecoder, WhatDoesNotFitIsRefused) {
   const auto refused = [](const Json& more, const std::string& part) {
     const std::string message = message_of<Error>([&] { read_hugging_face_t5(config_of("t5", more), "config.json"); });

@@ -70,6 +70,7 @@ HuggingFaceT5 describe_hugging_face_t5(const Json& config, const std::string& so
   model.config.end_tokens = foreign_keys::token_ids(keys, "eos_token_id");
   const std::int64_t padding = integer(keys, "pad_token_id", 0);
   model.config.start_token = integer(keys, "decoder_start_token_id", padding);
+  keys.allow("n_positions");  // of the first files: how long texts were in training, which bounds nothing
   foreign_keys::finish_positions(keys);
   try {
     model.config.complete();
