@@ -7,7 +7,7 @@
 
 #include "tests/base/test_folder.h"
 #include "tests/model/foreign_weights.h"
-#include "torsor/model/decoder.h"
+#include "torsor/model/encoder_decoder.h"
 #include "torsor/model/generate.h"
 
 namespace torsor {
@@ -107,6 +107,33 @@ TEST(Project, WhatLosesNothingIsFound) {
     EXPECT_EQ(model.lossless_matrices(), type);
     model.keep_matrices(at::kFloat);
     EXPECT_EQ(model.lossless_matrices(), type);
+  }
+}
+
+TEST(Project, TwoStacksAreKeptAlike) {
+  const at::NoGradGuard no_grad;
+  EncoderDecoderConfig config;
+  config.encoder = some_config("rope"), config.decoder = some_config("alibi");
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    EncoderDecoder model(config, 3), rounded(config, 3);
+    EXPECT_EQ(model.lossless_matrices(), at::kFloat);
+    model.keep_matrices(type);
+    EXPECT_EQ(model.lossless_matrices(), type);
+    std::int64_t matrices = 0;
+    for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+      const at::Tensor own = model.parameters()[i].tensor;
+      matrices += is_half(own.scalar_type());
+      rounded.parameters()[i].tensor.copy_(own.to(at::kFloat));
+    }
+    EXPECT_EQ(matrices, 1 + 2 * 7 + 2 * 11);
+    EXPECT_EQ(rounded.lossless_matrices(), type);
+    const at::Tensor source = at::arange(9).view({1, 9}), target = at::arange(20, 32).view({1, 12});
+    const at::Tensor wanted = rounded.logits(target, rounded.read(source));
+    EXPECT_LE(largest_difference(model.logits(target, model.read(source)), wanted), 1e-4);
+    // One stack that halves cannot hold is enough.
+    for (const ModelParameter& one : rounded.parameters())
+      if (one.name == "decoder.model.layers.1.mlp.down_proj.weight") one.tensor[0][0] = 1.0F + 0x1p-20F;
+    EXPECT_EQ(rounded.lossless_matrices(), at::kFloat);
   }
 }
 
