@@ -187,10 +187,18 @@ TEST(CliConvertEncoder, NarrowTypesAndWhatCannotWork) {
   // A model that no family has, and damaged folders.
   write_file_atomic(folder / "model.json", R"({"kind": "encoder", "width": 16, "layers": 1, "heads": 2})");
   const std::string text = folder.put("book.txt", tiny_text(2000));
-  ASSERT_EQ(run({"train", "--model", folder / "model.json", "--encoding", "alibi", "--text", text, "--length", "32",
-                 "--steps", "2", "--batch", "2", "--quiet", "--out", folder / "run"})
-                .code,
-            0);
+  const auto train = [&](const std::string& encoding, const std::string& name) {
+    ASSERT_EQ(run({"train", "--model", folder / "model.json", "--encoding", encoding, "--text", text, "--length", "32",
+                   "--steps", "2", "--batch", "2", "--quiet", "--out", folder / name})
+                  .code,
+              0);
+  };
+  train("rope", "turning");
+  const Ran turned = run({"convert", folder / "turning", "--to", "hf", "--out", folder / "roformer"});
+  ASSERT_EQ(turned.code, 0) << turned;
+  EXPECT_TRUE(contains(turned.out, "rope -> rope(layout=interleaved), rows permuted\nroformer of Hugging Face"))
+      << turned;
+  train("alibi", "run");
   expect_refusal(run({"convert", folder / "run", "--to", "hf", "--out", out}), 1,
                  {"Hugging Face has no architecture", "nearest, bert", "'alibi'"});
   ASSERT_EQ(run({"convert", folder / "run", "--to", "torsor", "--out", folder / "copy"}).code, 0);

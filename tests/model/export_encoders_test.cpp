@@ -316,6 +316,33 @@ TEST(ExportEncoders, OwnEncodersFindTheirFamily) {
   }
 }
 
+TEST(ExportEncoders, HalvesThatTurnTogetherBecomeNeighbours) {
+  for (const Json& more : {Json(), Json{{"qkv_bias", true}, {"kv_heads", 2}, {"qk_norm", "before"}}}) {
+    const Encoder encoder(own_encoder("rope", more), 7);
+    for (const ModelParameter& parameter : encoder.parameters())
+      if (parameter.tensor.dim() == 1) parameter.tensor.normal_(1, 0.3);
+    const std::optional<Encoder> moved = hugging_face_layout(encoder);
+    ASSERT_TRUE(moved);
+    EXPECT_EQ(moved->config().model.encoding, "rope(layout=interleaved)");
+    const Tensors before = answers(encoder), after = answers(*moved);
+    for (const auto& [name, tensor] : before)
+      EXPECT_LE(testing::largest_difference(after.at(name), tensor), 1e-5) << name;
+    // A row of a head of 8 goes from 1 to 2 and from 5 to 3; values stay.
+    const auto weight = [](const Encoder& one, const std::string& part) {
+      for (const ModelParameter& parameter : one.parameters())
+        if (parameter.name == "model.layers.1.self_attn." + part + ".weight") return parameter.tensor;
+      return at::Tensor();
+    };
+    EXPECT_TRUE(at::equal(weight(*moved, "k_proj")[8 + 2], weight(encoder, "k_proj")[8 + 1]));
+    EXPECT_TRUE(at::equal(weight(*moved, "q_proj")[8 + 3], weight(encoder, "q_proj")[8 + 5]));
+    EXPECT_TRUE(at::equal(weight(*moved, "v_proj"), weight(encoder, "v_proj")));
+  }
+  EXPECT_EQ(hugging_face_form(hugging_face_layout(Encoder(own_encoder("rope"), 1))->config()).model.model_type,
+            "roformer");
+  for (const char* other : {"learned", "rope(layout=interleaved)", "rope(base=500)", "rope + alibi"})
+    EXPECT_FALSE(hugging_face_layout(Encoder(own_encoder(other), 1))) << other;
+}
+
 TEST(ExportEncoders, WhatNoFamilyHasIsSaid) {
   const auto refused = [](const EncoderConfig& config, const std::vector<std::string>& parts) {
     const std::string message = message_of<Refusal>([&] { hugging_face_form(config); });

@@ -427,6 +427,7 @@ class ExportingEncoders(WithEncoders):
             ("learned", {}),
             ("learned(length=128)", dict(qkv_bias=True, output_bias=True, activation="gelu_tanh", segments=3)),
             ("rope(layout=interleaved)", {}),
+            ("rope", {}),
         )):
             with self.subTest(encoding=encoding, more=more):
                 run, out, file = FOLDER.path(f"encoder-{number}"), FOLDER.path(f"encoder-{number}-hf"), FOLDER.path("e.json")

@@ -25,7 +25,11 @@ int tell(const EncoderConvertArguments& arguments, const CommonOptions& common, 
     return 0;
   }
   if (about.contains("source_encoding")) std::cout << about.at("source_encoding").get<std::string>() << " -> ";
-  std::cout << about.at("encoding").get<std::string>() << ", as it was\n";
+  std::cout << about.at("from").get<std::string>();
+  if (about.at("encoding") == about.at("from"))
+    std::cout << ", as it was\n";
+  else
+    std::cout << " -> " << about.at("encoding").get<std::string>() << ", rows permuted\n";
   for (const std::string& name : unread)
     std::cout << (arguments.foreign ? "not read here, written again: " : "not read here, left out: ") << name << "\n";
   if (!arguments.foreign && !tokenizer_unread.empty())
@@ -39,19 +43,24 @@ int tell(const EncoderConvertArguments& arguments, const CommonOptions& common, 
 
 int run_encoder_convert(const EncoderConvertArguments& arguments, const CommonOptions& common) {
   const LoadedEncoder loaded = load_encoder(arguments.checkpoint);
-  const EncoderConfig& config = loaded.encoder.config();
+  std::optional<Encoder> moved;
+  if (arguments.foreign && !loaded.theirs) moved = hugging_face_layout(loaded.encoder);
+  const Encoder& encoder = moved ? *moved : loaded.encoder;
+  const EncoderConfig& config = encoder.config();
   std::string family;
   if (arguments.foreign) {
     const HuggingFaceEncoderForm form = loaded.theirs ? *loaded.theirs : hugging_face_form(config, loaded.about);
     family = form.model.model_type;
-    save_hugging_face(common.out, loaded.encoder, form, hugging_face_companions(arguments.checkpoint), loaded.reader,
+    save_hugging_face(common.out, encoder, form, hugging_face_companions(arguments.checkpoint), loaded.reader,
                       arguments.dtype);
   } else {
     save_encoder(common.out, loaded.encoder, loaded.about, loaded.embedder, loaded.reader);
   }
-  return tell(
-      arguments, common, family, unread_of(loaded.theirs), loaded.unread,
-      {{"kind", "encoder"}, {"encoding", config.model.encoding}, {"parameters", loaded.encoder.parameter_count()}});
+  return tell(arguments, common, family, unread_of(loaded.theirs), loaded.unread,
+              {{"kind", "encoder"},
+               {"from", loaded.encoder.config().model.encoding},
+               {"encoding", config.model.encoding},
+               {"parameters", encoder.parameter_count()}});
 }
 
 int run_encoder_decoder_convert(const EncoderConvertArguments& arguments, const CommonOptions& common) {
@@ -68,6 +77,7 @@ int run_encoder_decoder_convert(const EncoderConvertArguments& arguments, const 
   }
   return tell(arguments, common, family, unread_of(loaded.theirs), loaded.unread,
               {{"kind", "encoder-decoder"},
+               {"from", config.decoder.encoding},
                {"encoding", config.decoder.encoding},
                {"source_encoding", config.encoder.encoding},
                {"parameters", loaded.model.parameter_count()}});

@@ -7,6 +7,7 @@
 #include "torsor/data/bpe.h"
 #include "torsor/encoding/registry.h"
 #include "torsor/model/checkpoint_files.h"
+#include "torsor/model/convert_rotation.h"
 #include "torsor/model/hugging_face_differences.h"
 
 namespace torsor {
@@ -220,6 +221,31 @@ HuggingFaceT5Form hugging_face_form(const EncoderDecoderConfig& config) {
           for (const std::string& one : model_differences(*mine, *theirs)) found.push_back(str(name, ": ", one));
         return form;
       });
+}
+
+std::optional<Encoder> hugging_face_layout(const Encoder& encoder) {
+  EncoderConfig config = encoder.config();
+  if (config.model.encoding != "rope") return std::nullopt;
+  config.model.encoding = "rope(layout=interleaved)";
+  const std::int64_t d = config.model.head_dim;
+  HeadMap map;
+  for (std::int64_t plane = 0; plane < d / 2; ++plane) {
+    map.moved.emplace_back(plane, 2 * plane);
+    map.moved.emplace_back(plane + d / 2, 2 * plane + 1);
+  }
+  map.complete(d);
+  std::map<std::string, at::Tensor> weights = tensors_by_name(encoder.parameters());
+  for (auto& [name, tensor] : weights) {
+    bool turns = false;  // gains of a norm stand between the projection and the rotation
+    for (const char* part :
+         {"q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias", "q_norm.weight", "k_norm.weight"})
+      turns = turns || name.ends_with(str(".self_attn.", part));
+    if (!turns) continue;
+    std::vector<at::Tensor> heads;
+    for (const at::Tensor& head : tensor.split(d)) heads.push_back(map.apply(head));
+    tensor = at::cat(heads);
+  }
+  return Encoder(std::move(config), weights, "encoder");
 }
 
 std::map<std::string, at::Tensor> hugging_face_tensors(const Encoder& encoder, const HuggingFaceEncoderForm& form) {

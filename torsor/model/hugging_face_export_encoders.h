@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ HuggingFaceEncoderForm hugging_face_form(const EncoderConfig& config, const Json
 /// How a model of two stacks is written: as a t5, or a umt5 where every layer has a table of its own. Throws Refusal as
 /// above.
 HuggingFaceT5Form hugging_face_form(const EncoderDecoderConfig& config);
+
+/// An encoder under `rope` with the channels of its heads in RoFormer's order, in which neighbours turn together: the
+/// same function under `rope(layout=interleaved)`, rows of W_Q and W_K permuted. Nothing for one under anything else.
+std::optional<Encoder> hugging_face_layout(const Encoder& encoder);
 
 /// The tensors under the family's names; reading gives back the same bits. Throws Refusal for one that has no place.
 std::map<std::string, at::Tensor> hugging_face_tensors(const Encoder& encoder, const HuggingFaceEncoderForm& form);
