@@ -594,10 +594,10 @@ TEST(CacheContract, EvictedShiftedTakenBackSavedAndGoneOnFrom) {
   int compared = 0, refused = 0;
   each_storage([&](const Stack& stack, at::ScalarType storage, double bound, std::uint64_t seed) {
     Play play(stack, storage, bound, seed);
-    for (const Op op : {Op::Append, Op::Append,    Op::Append,     Op::AppendApart, Op::Append,      Op::Append,
-                        Op::Evict,  Op::Append,    Op::Shift,      Op::ShiftNewer,  Op::Truncate,    Op::Restore,
-                        Op::Append, Op::Close,     Op::ShiftOlder, Op::Restore,     Op::AppendApart, Op::Fork,
-                        Op::Append, Op::EvictRows, Op::Shift,      Op::Append}) {
+    for (const Op op : {Op::Append, Op::Append, Op::Append,     Op::AppendApart, Op::Append,      Op::Append,
+                        Op::Evict,  Op::Append, Op::Shift,      Op::ShiftNewer,  Op::Truncate,    Op::Restore,
+                        Op::Append, Op::Close,  Op::ShiftOlder, Op::Restore,     Op::AppendApart, Op::ShiftNewer,
+                        Op::Fork,   Op::Append, Op::EvictRows,  Op::Shift,       Op::Append}) {
       play.run(op);
       if (::testing::Test::HasFailure()) return;
     }
