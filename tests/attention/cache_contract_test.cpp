@@ -236,6 +236,31 @@ TEST(CacheContract, TokensWithoutTheQueriesThatTheyNeedDoNotArrive) {
   EXPECT_LE(row_error(stack.attend(cache, next.tokens, next.positions)[0], stack[0].full(all).narrow(2, 6, 3)), 1e-10);
 }
 
+// A layer with a window makes room before it asks: what is refused then is as whole as what is refused before.
+TEST(CacheContract, AWindowForgetsNothingForWhatIsRefused) {
+  for (const char* expression : {"rope", "fox", "alibi"}) {
+    SCOPED_TRACE(expression);
+    const EncodingCase row = row_of(expression);
+    const Subject subject(row, {.heads = {4, 2}, .window = 4});
+    const Tokens tokens = subject.draw(2, 32);
+    const Placed all = subject.place(tokens, subject.run_of_positions(2, 32));
+    KvCache cache = subject.cache(2, 40, 4), other = subject.cache(2, 40, 4);
+    const auto attend = [&](KvCache& into, std::int64_t first, std::int64_t count, bool windowed) {
+      const Placed part = slice(all, first, count);
+      AttendOptions options = subject.options(part);
+      if (!windowed) options.window.reset();
+      return into.attend(part.tokens.q, part.tokens.k, part.tokens.v, options).output;
+    };
+    for (KvCache* one : {&cache, &other}) attend(*one, 0, 20, true);
+    ASSERT_EQ(cache.held()[0], 20);
+    expect_refused(
+        cache, [&] { attend(cache, 20, 6, false); }, "made for a window of 4");
+    cache.truncate(7), other.truncate(7);
+    EXPECT_TRUE(same_bits(attend(cache, 7, 20, true), attend(other, 7, 20, true)));
+    EXPECT_LT(cache.held()[0], 27) << "nothing was forgotten, so nothing was tested";
+  }
+}
+
 // What has been dropped of a row lies in one place: taking back by a number of tokens counts on it.
 TEST(CacheContract, ASecondGapIsRefused) {
   const EncodingCase row = row_of("fox");

@@ -267,7 +267,7 @@ void KvCache::drop(Layer& layer, const std::vector<std::int64_t>& sinks, const s
     if (!storage.defined()) return;
     std::vector<std::int64_t> shape = storage.sizes().vec();
     shape[static_cast<std::size_t>(axis)] = slots;
-    const at::Tensor fresh = at::zeros(shape, storage.options());
+    const at::Tensor fresh = large_empty(shape, storage.options()).zero_();
     for (std::size_t b = 0; b < held.size(); ++b) {
       const auto row = static_cast<std::int64_t>(b);
       const at::Tensor to = fresh.select(0, row), from = storage.select(0, row);
@@ -476,26 +476,25 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
                     k.defined() ? str(k.sizes()) : std::string("none")));
   const std::vector<std::int64_t> counts = counts_of(given_counts, options_.batch, k.size(2));
   check_arrival(layer, k, v, options, counts);
-  const std::vector<std::int64_t> before = layer.lengths;
-  const NamedTensors state = layer.state;
+  // Nothing is written where a held token lies, so this is the layer as it is now.
+  const Layer before = layer;
   AttendOptions reading = options;
   const Sides all = arriving_sides(layer, k, options, {});  // of all n tokens, those past a row's count too
   const at::Tensor frame = asking_positions(layer, all.key.positions, counts);
   reading.query_documents = options.documents;
   arrive(q, k, v, options, given_counts, given_counts.defined() ? nullptr : &all);
   const std::vector<std::int64_t>& after = layer.lengths;
-  std::vector<std::int64_t> first = before;  // slot of each row's first query
+  std::vector<std::int64_t> first = before.lengths;  // slot of each row's first query
   for (std::size_t b = 0; b < first.size(); ++b) first[b] -= layer.forgotten[b];
   const std::vector<std::int64_t> held = layer.held();
   const bool alike = std::equal(held.begin() + 1, held.end(), held.begin()) &&
-                     std::equal(first.begin() + 1, first.end(), first.begin()) && after[0] - before[0] == k.size(2);
+                     std::equal(first.begin() + 1, first.end(), first.begin()) && after[0] - before.lengths[0] == k.size(2);
   reading.query_offsets = alike ? at::Tensor() : as_tensor(first, options_.device);
   try {
     return ask(q, reading, frame);
   } catch (...) {
     // The encoding refuses these tokens (a gated slope and a falling position): they never arrived.
-    layer.lengths = before;
-    layer.state = state;
+    layer = before;
     throw;
   }
 }

@@ -118,7 +118,8 @@ class KvCache {
   /// no more than that stays as it is. With `close` what follows the gap moves up to the sinks (or, without sinks, to
   /// where the row began), so that positions go on without a step; else tokens keep their positions. Running sums keep
   /// what the dropped tokens added. Throws a Refusal, before anything changes, where the encoding needs the dropped
-  /// tokens (CacheContract::evict, evict_oldest), where a layer with a window would keep sinks, or as shift() does.
+  /// tokens (CacheContract::evict, evict_oldest), where a layer with a window would keep sinks, where a
+  /// second gap would arise in a row that has lost tokens already, or as shift() does.
   void evict(std::int64_t sinks, std::int64_t newest, bool close = false);
   /// The same with a number of newest tokens for each row.
   void evict_rows(std::int64_t sinks, const std::vector<std::int64_t>& newest, bool close = false);

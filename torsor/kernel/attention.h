@@ -166,10 +166,10 @@ struct Carried {
   std::int64_t width = 0;  ///< 0 = nothing is carried
 };
 
-/// One call. Head h of q reads head h / (heads / key_heads) of k and v. q, k and v are of one type.
+/// One call. Head h of q reads head h / (heads / key_heads) of k and v.
 struct Attention {
   std::int64_t batch = 0, heads = 0, key_heads = 0, queries = 0, keys = 0, width = 0, value_width = 0;
-  // All of one type; without gradients k and v may be bf16 beside q in float32, as a cache keeps them.
+  // Of one type; without gradients k and v may be bf16 beside q in float32, as a cache keeps them.
   Input q;  ///< (batch, heads, queries, width)
   Input k;  ///< (batch, key_heads, keys, width)
   Input v;  ///< (batch, key_heads, keys, value_width)
