@@ -83,10 +83,11 @@ TEST(TokenizerFile, AFolderHasAnOrder) {
 }
 
 TEST(TokenizerFile, WhatIsKeptIsFoundByItsName) {
-  std::vector<std::shared_ptr<const Tokenizer>> all = {
-      std::make_shared<ByteTokenizer>(), std::make_shared<BpeTokenizer>(toy_model({{"a", "b"}})),
-      WordPieceTokenizer::parse_vocabulary(kWords, "", "x"), std::make_shared<Llama2Tokenizer>(llama2()),
-      std::make_shared<FallbackBpeTokenizer>(toy_fallback())};
+  std::vector<std::shared_ptr<const Tokenizer>> all = {std::make_shared<ByteTokenizer>(),
+                                                       std::make_shared<BpeTokenizer>(toy_model({{"a", "b"}})),
+                                                       WordPieceTokenizer::parse_vocabulary(kWords, "", "x"),
+                                                       std::shared_ptr<const Tokenizer>(new Llama2Tokenizer(llama2())),
+                                                       std::make_shared<FallbackBpeTokenizer>(toy_fallback())};
   if (has_sentencepiece()) all.push_back(std::make_shared<SentencePieceTokenizer>(toy_bpe()));
   for (const auto& one : all) {
     const TemporaryFolder folder;

@@ -59,4 +59,9 @@ std::optional<std::string> letters_to_bytes(std::string_view letters) {
   return bytes;
 }
 
+std::string byte_name(std::uint8_t byte) {
+  constexpr char digits[] = "0123456789ABCDEF";
+  return std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + '>';
+}
+
 }  // namespace torsor

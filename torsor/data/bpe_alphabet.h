@@ -1,4 +1,4 @@
-// How byte-level vocabularies write bytes in text files: a printable character for each of the 256.
+// How vocabularies write bytes in text files: byte-level ones a printable character for each of the 256, others a name.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,8 @@ std::string byte_letters(std::string_view bytes);
 
 /// The bytes that `letters` stand for, or nothing when one of its characters stands for no byte.
 std::optional<std::string> letters_to_bytes(std::string_view letters);
+
+/// "<0x00>" to "<0xFF>", which SentencePiece calls the tokens of single bytes.
+std::string byte_name(std::uint8_t byte);
 
 }  // namespace torsor

@@ -104,29 +104,11 @@ Json cutting_json(const BpeModel& model) {
   return {{"type", "Sequence"}, {"pretokenizers", Json::array({first, bytes})}};
 }
 
-/// Checks the keys of `model` beside the vocabulary and the merges; returns "ignore_merges".
-bool check_model(JsonObject& model) {
-  if (const auto type = model.get<std::string>("type", "BPE"); type != "BPE")
-    model.fail(str("key 'type' must be BPE, found ", shown(type)));
-  if (model.get<double>("dropout", 0) != 0) model.fail("key 'dropout' must be null: it makes ids a matter of chance");
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (!model.get<std::string>(key, "").empty()) model.fail(str("key '", key, "' must be null or empty"));
-  if (model.get<bool>("byte_fallback", false)) model.fail("key 'byte_fallback' must be false");
-  if (!model.has("merges")) model.fail("key 'merges' is missing: this is no BPE");
-  // Every byte has its token, so nothing is ever unknown.
-  model.allow("unk_token");
-  model.allow("fuse_unk");
-  model.allow("vocab");
-  const bool ignore_merges = model.get<bool>("ignore_merges", false);
-  model.finish();
-  return ignore_merges;
-}
-
 BpeModel model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
   // The model's type first: it tells best what kind of file this is.
   JsonObject model = document.object("model");
-  const bool ignore_merges = check_model(model);
+  const bool ignore_merges = check_bpe_model(model, false);
   const bool composes = document.has("normalizer");
   if (composes) {
     JsonObject normalizer = document.object("normalizer");
@@ -188,14 +170,6 @@ BpeModel read_vocab_and_merges(const std::string& folder) {
   return made;
 }
 
-std::shared_ptr<const BpeTokenizer> checked(BpeModel model, const std::string& source) {
-  try {
-    return std::make_shared<const BpeTokenizer>(std::move(model));
-  } catch (const Error& problem) {
-    throw Error(str(source, ": ", problem.what()));
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const BpeTokenizer> BpeTokenizer::load(const std::string& path) {
@@ -209,11 +183,12 @@ std::shared_ptr<const BpeTokenizer> BpeTokenizer::load(const std::string& path) 
       throw Error(str("tokenizer: expected tokenizer.json, or vocab.json and merges.txt, in '", path, "'"));
     if (!two_files) source += "/tokenizer.json";
   }
-  return checked(two_files ? read_vocab_and_merges(path) : model_of(read_tokenizer_json(source), source), source);
+  return tokenizer_of<BpeTokenizer>(
+      source, two_files ? read_vocab_and_merges(path) : model_of(read_tokenizer_json(source), source));
 }
 
 std::shared_ptr<const BpeTokenizer> BpeTokenizer::parse(std::string_view text, const std::string& source) {
-  return checked(model_of(parse_json(text, source), source), source);
+  return tokenizer_of<BpeTokenizer>(source, model_of(parse_json(text, source), source));
 }
 
 std::string BpeTokenizer::json() const {
@@ -222,19 +197,10 @@ std::string BpeTokenizer::json() const {
   const std::vector<bool> inner = inner_ids();
   std::size_t size = inner.size();
   while (size > 0 && !inner[size - 1]) --size;
-  Json vocab = Json::object();
-  // Not by key, which would search all that is there.
-  auto& members = vocab.get_ref<Json::object_t&>();
-  for (std::size_t id = 0; id < size; ++id)
-    members.emplace_back(inner[id] ? byte_letters(model_.vocabulary[id]) : model_.vocabulary[id], id);
   Json merges = Json::array();
   for (const BpeMerge& merge : model_.merges)
     merges.push_back(byte_letters(model_.vocabulary[merge.left]) + " " + byte_letters(model_.vocabulary[merge.right]));
-  Json document;
-  document["version"] = "1.0";
-  document["truncation"] = nullptr;
-  document["padding"] = nullptr;
-  document["added_tokens"] = added_tokens_json(model_.added);
+  Json document = tokenizer_document(model_.added);
   document["normalizer"] = model_.composes ? Json{{"type", "NFC"}} : Json();
   document["pre_tokenizer"] = cutting_json(model_);
   document["post_processor"] = begin_token_json(model_.begin, model_.begin ? model_.vocabulary[*model_.begin] : "");
@@ -242,17 +208,10 @@ std::string BpeTokenizer::json() const {
                          {"add_prefix_space", model_.add_prefix_space},
                          {"trim_offsets", true},
                          {"use_regex", true}};
-  Json& model = document["model"];
-  model["type"] = "BPE";
-  model["dropout"] = nullptr;
-  model["unk_token"] = nullptr;
-  model["continuing_subword_prefix"] = nullptr;
-  model["end_of_word_suffix"] = nullptr;
-  model["fuse_unk"] = false;
-  model["byte_fallback"] = false;
-  if (model_.ignore_merges) model["ignore_merges"] = true;
-  model["vocab"] = std::move(vocab);
-  model["merges"] = std::move(merges);
+  const auto name_of = [&](std::size_t id) {
+    return inner[id] ? byte_letters(model_.vocabulary[id]) : model_.vocabulary[id];
+  };
+  document["model"] = bpe_model_json(false, model_.ignore_merges, vocabulary_json(size, name_of), std::move(merges));
   return json_text(document, 1) + "\n";
 }
 

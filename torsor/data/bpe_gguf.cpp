@@ -7,6 +7,7 @@
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe.h"
 #include "torsor/data/bpe_names.h"
+#include "torsor/data/tokenizer_json.h"
 
 namespace torsor {
 namespace {
@@ -122,12 +123,7 @@ class GgufVocabulary {
 }  // namespace
 
 std::shared_ptr<const BpeTokenizer> BpeTokenizer::of_gguf(const GgufFile& file) {
-  BpeModel model = GgufVocabulary(file).read();
-  try {
-    return std::make_shared<const BpeTokenizer>(std::move(model));
-  } catch (const Error& problem) {
-    throw Error(str(file.source(), ": ", problem.what()));
-  }
+  return tokenizer_of<BpeTokenizer>(file.source(), GgufVocabulary(file).read());
 }
 
 }  // namespace torsor

@@ -115,4 +115,33 @@ std::vector<BpeMerge> BpeNames::merges(const Json& list, const std::string& sour
   return made;
 }
 
+bool check_bpe_model(JsonObject& model, bool byte_fallback) {
+  if (const auto type = model.get<std::string>("type", "BPE"); type != "BPE")
+    model.fail(str("key 'type' must be BPE, found ", quote(type, 40)));
+  if (model.get<double>("dropout", 0) != 0) model.fail("key 'dropout' must be null: it makes ids a matter of chance");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (!model.get<std::string>(key, "").empty()) model.fail(str("key '", key, "' must be null or empty"));
+  if (model.get<bool>("byte_fallback", false) != byte_fallback)
+    model.fail(str("key 'byte_fallback' must be ", byte_fallback ? "true" : "false"));
+  if (!model.has("merges")) model.fail("key 'merges' is missing: this is no BPE");
+  // Every byte has its token, so nothing is ever unknown.
+  for (const char* key : {"unk_token", "fuse_unk", "vocab"}) model.allow(key);
+  const bool ignore_merges = model.get<bool>("ignore_merges", false);
+  model.finish();
+  return ignore_merges;
+}
+
+Json bpe_model_json(bool byte_fallback, bool ignore_merges, Json vocabulary, Json merges) {
+  Json model;
+  model["type"] = "BPE";
+  for (const char* key : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
+    model[key] = nullptr;
+  model["fuse_unk"] = false;
+  model["byte_fallback"] = byte_fallback;
+  if (ignore_merges) model["ignore_merges"] = true;
+  model["vocab"] = std::move(vocabulary);
+  model["merges"] = std::move(merges);
+  return model;
+}
+
 }  // namespace torsor

@@ -52,4 +52,10 @@ class BpeNames {
   std::vector<const std::string*> names_;  // by id, looking into ids_
 };
 
+/// Checks the keys of a BPE's "model" beside the vocabulary and the merges; returns "ignore_merges". Throws Error for
+/// another type, for what would make other ids, and where "byte_fallback" is not as asked.
+bool check_bpe_model(JsonObject& model, bool byte_fallback);
+/// What check_bpe_model() reads.
+Json bpe_model_json(bool byte_fallback, bool ignore_merges, Json vocabulary, Json merges);
+
 }  // namespace torsor

@@ -8,6 +8,7 @@
 #include "torsor/base/error.h"
 #include "torsor/base/hash.h"
 #include "torsor/base/utf8.h"
+#include "torsor/data/bpe_alphabet.h"
 #include "torsor/data/replaced.h"
 
 namespace torsor {
@@ -17,11 +18,6 @@ using Prefix = FallbackBpeModel::Prefix;
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";
 constexpr TokenId kNoToken = std::numeric_limits<TokenId>::max();
-
-std::string byte_name(unsigned byte) {
-  constexpr char digits[] = "0123456789ABCDEF";
-  return std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + '>';
-}
 
 std::string shown(std::string_view text) { return quote(text, 40); }
 
@@ -83,9 +79,9 @@ void FallbackBpeTokenizer::check_added() const {
 
 void FallbackBpeTokenizer::find_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const auto found = ids_.find(byte_name(byte));
-    if (found == ids_.end())
-      throw Error(str("BPE: expected a token for every byte, found none named ", shown(byte_name(byte))));
+    const std::string name = byte_name(static_cast<std::uint8_t>(byte));
+    const auto found = ids_.find(name);
+    if (found == ids_.end()) throw Error(str("BPE: expected a token for every byte, found none named ", shown(name)));
     byte_ids_[byte] = found->second;
     bytes_.emplace(found->second, static_cast<unsigned char>(byte));
   }

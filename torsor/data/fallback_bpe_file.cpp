@@ -119,16 +119,7 @@ FallbackBpeModel model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
   JsonObject inner = document.object("model");
   FallbackBpeModel model;
-  if (const auto type = inner.get<std::string>("type", "BPE"); type != "BPE")
-    inner.fail(str("key 'type' must be BPE, found ", shown(type)));
-  if (!inner.get<bool>("byte_fallback", false)) inner.fail("key 'byte_fallback' must be true");
-  if (inner.get<double>("dropout", 0) != 0) inner.fail("key 'dropout' must be null: it makes ids a matter of chance");
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (!inner.get<std::string>(key, "").empty()) inner.fail(str("key '", key, "' must be null or empty"));
-  model.ignore_merges = inner.get<bool>("ignore_merges", false);
-  // Every byte has its token, so nothing is ever unknown.
-  for (const char* key : {"unk_token", "fuse_unk", "vocab", "merges"}) inner.allow(key);
-  inner.finish();
+  model.ignore_merges = check_bpe_model(inner, true);
   check_tokenizer_document(document);
   read_spaces(document, json, model);
   if (document.has("decoder")) check_decoder(json.at("decoder"), path + ": decoder");
@@ -145,23 +136,15 @@ FallbackBpeModel model_of(const Json& json, const std::string& path) {
   return model;
 }
 
-std::shared_ptr<const FallbackBpeTokenizer> checked(FallbackBpeModel model, const std::string& source) {
-  try {
-    return std::make_shared<const FallbackBpeTokenizer>(std::move(model));
-  } catch (const Error& problem) {
-    throw Error(str(source, ": ", problem.what()));
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const FallbackBpeTokenizer> FallbackBpeTokenizer::load(const std::string& path) {
-  return checked(model_of(read_tokenizer_json(path), path), path);
+  return tokenizer_of<FallbackBpeTokenizer>(path, model_of(read_tokenizer_json(path), path));
 }
 
 std::shared_ptr<const FallbackBpeTokenizer> FallbackBpeTokenizer::parse(std::string_view text,
                                                                         const std::string& source) {
-  return checked(model_of(parse_json(text, source), source), source);
+  return tokenizer_of<FallbackBpeTokenizer>(source, model_of(parse_json(text, source), source));
 }
 
 std::string FallbackBpeTokenizer::json() const {
@@ -190,33 +173,17 @@ std::string FallbackBpeTokenizer::json() const {
   for (const TokenId id : byte_ids_) beside[id] = false;
   std::size_t size = model_.vocabulary.size();
   while (size > 0 && beside[size - 1]) --size;
-  Json vocab = Json::object();
-  // Not by key, which would search all that is there.
-  auto& members = vocab.get_ref<Json::object_t&>();
-  for (std::size_t id = 0; id < size; ++id) members.emplace_back(model_.vocabulary[id], id);
   Json merges = Json::array();
   for (const BpeMerge& merge : model_.merges)
     merges.push_back(Json::array({model_.vocabulary[merge.left], model_.vocabulary[merge.right]}));
-  Json document;
-  document["version"] = "1.0";
-  document["truncation"] = nullptr;
-  document["padding"] = nullptr;
-  document["added_tokens"] = added_tokens_json(model_.added);
+  Json document = tokenizer_document(model_.added);
   document["normalizer"] = std::move(normalizer);
   document["pre_tokenizer"] = std::move(pre_tokenizer);
   document["post_processor"] = begin_token_json(model_.begin, model_.begin ? model_.vocabulary[*model_.begin] : "");
   document["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
-  Json& model = document["model"];
-  model["type"] = "BPE";
-  model["dropout"] = nullptr;
-  model["unk_token"] = nullptr;
-  model["continuing_subword_prefix"] = nullptr;
-  model["end_of_word_suffix"] = nullptr;
-  model["fuse_unk"] = false;
-  model["byte_fallback"] = true;
-  model["ignore_merges"] = model_.ignore_merges;
-  model["vocab"] = std::move(vocab);
-  model["merges"] = std::move(merges);
+  document["model"] = bpe_model_json(true, model_.ignore_merges,
+                                     vocabulary_json(size, [this](std::size_t id) { return model_.vocabulary[id]; }),
+                                     std::move(merges));
   return json_text(document, 1) + "\n";
 }
 

@@ -10,6 +10,7 @@
 #include "torsor/base/error.h"
 #include "torsor/base/file.h"
 #include "torsor/base/hash.h"
+#include "torsor/data/tokenizer_json.h"
 
 namespace torsor {
 namespace {
@@ -72,11 +73,7 @@ std::shared_ptr<const Llama2Tokenizer> Llama2Tokenizer::parse(std::string_view b
     at += static_cast<std::size_t>(size);
     pieces.push_back(std::move(piece));
   }
-  try {
-    return std::make_shared<const Llama2Tokenizer>(std::move(pieces));
-  } catch (const Error& error) {
-    throw Error(str(source, ": ", error.what()));
-  }
+  return tokenizer_of<Llama2Tokenizer>(source, std::move(pieces));
 }
 
 std::string Llama2Tokenizer::bytes() const {

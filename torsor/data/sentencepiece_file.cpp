@@ -23,15 +23,6 @@ using Kind = SentencePieceModel::Kind;
 
 std::string shown(std::string_view text) { return quote(text, 40); }
 
-std::shared_ptr<const SentencePieceTokenizer> checked(SentencePieceModel model, SentencePieceOptions options,
-                                                      const std::string& source) {
-  try {
-    return std::make_shared<const SentencePieceTokenizer>(std::move(model), std::move(options));
-  } catch (const Error& problem) {
-    throw Error(str(source, ": ", problem.what()));
-  }
-}
-
 /// The names that marks have by default. In a tokenizer.json nothing else tells them from other special tokens.
 bool is_mark(const std::string& text) {
   static const std::set<std::string> kMarks = {"<s>",   "</s>",  "<pad>", "<bos>", "<eos>",
@@ -124,7 +115,7 @@ std::shared_ptr<const SentencePieceTokenizer> of_json(const Json& json, const st
   if (model.byte_fallback)
     for (SentencePieceModel::Piece& piece : model.pieces)
       if (piece.text.size() == 6 && piece.text.starts_with("<0x") && piece.text.ends_with('>')) piece.kind = Kind::byte;
-  return checked(std::move(model), std::move(options), path);
+  return tokenizer_of<SentencePieceTokenizer>(path, std::move(model), std::move(options));
 }
 
 /// What tokenizer_config.json says beside a model; nothing said where there is no such file.
@@ -176,7 +167,8 @@ std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::load(const
   for (const char* name : {"tokenizer.model", "spiece.model"}) {
     const std::string file = path + "/" + name;
     if (fs::exists(file, error))
-      return checked(parse_sentencepiece(read_file(file, kLargestTokenizerFile), file), options_of(path), file);
+      return tokenizer_of<SentencePieceTokenizer>(
+          file, parse_sentencepiece(read_file(file, kLargestTokenizerFile), file), options_of(path));
   }
   throw Error(
       str("tokenizer: expected tokenizer.json of type Unigram, tokenizer.model or spiece.model in '", path, "'"));
@@ -184,7 +176,7 @@ std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::load(const
 
 std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::parse(std::string_view bytes,
                                                                             const std::string& source) {
-  return checked(parse_sentencepiece(bytes, source), {}, source);
+  return tokenizer_of<SentencePieceTokenizer>(source, parse_sentencepiece(bytes, source));
 }
 
 std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::parse_json_text(std::string_view text,

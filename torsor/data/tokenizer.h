@@ -22,6 +22,9 @@ struct TokenizerFile {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
+  // Tokenizers look into their own vocabularies and are shared, never copied.
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
 
   /// A short name for records ("bytes").
   virtual std::string name() const = 0;
@@ -42,6 +45,9 @@ class Tokenizer {
   /// What load_tokenizer() (torsor/data/tokenizer_file.h) reads back as the same tokenizer when it lies in one folder;
   /// nothing where the name says it all.
   virtual std::vector<TokenizerFile> files() const { return {}; }
+
+ protected:
+  Tokenizer() = default;
 };
 
 /// One id a byte (256 ids). decode(encode(text)) == text for every sequence of bytes, valid UTF-8 or not.

@@ -11,8 +11,10 @@
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe.h"
+#include "torsor/data/bpe_alphabet.h"
 #include "torsor/data/fallback_bpe.h"
 #include "torsor/data/llama2_tokenizer.h"
+#include "torsor/data/replaced.h"
 #include "torsor/data/sentencepiece.h"
 #include "torsor/data/tokenizer_json.h"
 #include "torsor/data/wordpiece.h"
@@ -94,25 +96,17 @@ std::shared_ptr<const Tokenizer> llama_vocabulary(const GgufFile& file) {
   for (const char* key : {"tokenizer.ggml.add_space_prefix", "tokenizer.ggml.add_bos_token"})
     if (const auto found = file.keys().find(key); found != file.keys().end() && found->second != GgufValue(true))
       fail(str(key, " must be true: a text begins with its mark and a space"));
-  constexpr char digits[] = "0123456789ABCDEF";
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::size_t id = Llama2Tokenizer::kFirstByte + byte;
-    const std::string name = std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + '>';
+    const std::string name = byte_name(static_cast<std::uint8_t>(byte));
     if (id >= tokens.size() || tokens[id] != name)
       fail(str("tokenizer.ggml.tokens must have ", name, " at ", id, ", found ",
                id < tokens.size() ? quote(tokens[id], 40) : "no such id"));
   }
   std::vector<Llama2Tokenizer::Piece> pieces;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    std::string text = tokens[i];
-    for (std::size_t at; (at = text.find("\xE2\x96\x81")) != std::string::npos;) text.replace(at, 3, " ");
-    pieces.push_back({static_cast<float>(scores[i]), std::move(text)});
-  }
-  try {
-    return std::make_shared<const Llama2Tokenizer>(std::move(pieces));
-  } catch (const Error& error) {
-    throw Error(str(file.source(), ": ", error.what()));
-  }
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    pieces.push_back({static_cast<float>(scores[i]), replaced(tokens[i], "\xE2\x96\x81", " ")});
+  return tokenizer_of<Llama2Tokenizer>(file.source(), std::move(pieces));
 }
 
 }  // namespace

@@ -77,6 +77,15 @@ void refuse_key(JsonObject& object, const char* key, const char* why) {
   if (object.has(key)) object.fail(str("key '", key, "' must be null: ", why));
 }
 
+Json tokenizer_document(const std::vector<BpeAddedToken>& added) {
+  Json document;
+  document["version"] = "1.0";
+  document["truncation"] = nullptr;
+  document["padding"] = nullptr;
+  document["added_tokens"] = added_tokens_json(added);
+  return document;
+}
+
 void check_tokenizer_document(JsonObject& document) {
   if (const auto version = document.get<std::string>("version", "1.0"); version != "1.0")
     document.fail(str("key 'version' must be 1.0, found ", quote(version, 40)));

@@ -1,11 +1,14 @@
 // What the readers and writers of tokenizer.json share, whatever the kind of the tokenizer.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "torsor/base/error.h"
 #include "torsor/base/json.h"
 #include "torsor/data/bpe_added.h"
 
@@ -34,6 +37,28 @@ Json added_token_json(const BpeAddedToken& token);
 
 /// Throws for a key that is there and not null: it would change what the ids are.
 void refuse_key(JsonObject& object, const char* key, const char* why);
+
+/// A tokenizer made of `parts`; what it has against them is said of `source`.
+template <class Made, class... Parts>
+std::shared_ptr<const Made> tokenizer_of(const std::string& source, Parts&&... parts) {
+  try {
+    return std::make_shared<const Made>(std::forward<Parts>(parts)...);
+  } catch (const Error& problem) {
+    throw Error(str(source, ": ", problem.what()));
+  }
+}
+
+/// A document with what check_tokenizer_document() and added_tokens_of() read.
+Json tokenizer_document(const std::vector<BpeAddedToken>& added);
+
+/// {name_of(id): id} of the ids below `size`.
+template <class NameOf>
+Json vocabulary_json(std::size_t size, const NameOf& name_of) {
+  Json vocabulary = Json::object();
+  auto& members = vocabulary.get_ref<Json::object_t&>();  // not by key, which would search all that is there
+  for (std::size_t id = 0; id < size; ++id) members.emplace_back(name_of(id), id);
+  return vocabulary;
+}
 
 /// Checks "version"; refuses "truncation" and "padding".
 void check_tokenizer_document(JsonObject& document);

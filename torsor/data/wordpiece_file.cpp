@@ -18,14 +18,6 @@ namespace fs = std::filesystem;
 
 std::string shown(std::string_view text) { return quote(text, 40); }
 
-std::shared_ptr<const WordPieceTokenizer> checked(WordPieceModel model, const std::string& source) {
-  try {
-    return std::make_shared<const WordPieceTokenizer>(std::move(model));
-  } catch (const Error& problem) {
-    throw Error(str(source, ": ", problem.what()));
-  }
-}
-
 void require_type(JsonObject& object, const char* type) {
   if (const auto found = object.get<std::string>("type"); found != type)
     object.fail(str("key 'type' must be ", type, ", found ", shown(found)));
@@ -209,7 +201,7 @@ std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::load(const std::st
   const bool folder = fs::is_directory(path, error);
   const std::string json = folder ? path + "/tokenizer.json" : path, vocab = folder ? path + "/vocab.txt" : path;
   if (folder ? fs::exists(json, error) : path.ends_with(".json"))
-    return checked(model_of(read_tokenizer_json(json), json), json);
+    return tokenizer_of<WordPieceTokenizer>(json, model_of(read_tokenizer_json(json), json));
   if (folder && !fs::exists(vocab, error))
     throw Error(str("tokenizer: expected tokenizer.json or vocab.txt in '", path, "'"));
   const fs::path config = fs::path(vocab).parent_path() / "tokenizer_config.json";
@@ -219,13 +211,13 @@ std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::load(const std::st
 
 std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::parse_json_text(std::string_view text,
                                                                               const std::string& source) {
-  return checked(model_of(parse_json(text, source), source), source);
+  return tokenizer_of<WordPieceTokenizer>(source, model_of(parse_json(text, source), source));
 }
 
 std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::parse_vocabulary(std::string_view text,
                                                                                std::string_view config,
                                                                                const std::string& source) {
-  return checked(model_of_lines(lines_of(text, source), config, source), source);
+  return tokenizer_of<WordPieceTokenizer>(source, model_of_lines(lines_of(text, source), config, source));
 }
 
 std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::of_gguf(const GgufFile& file) {
@@ -239,15 +231,12 @@ std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::of_gguf(const Gguf
     lines.push_back(token.starts_with(kWord) ? token.substr(kWord.size()) : special ? token : "##" + token);
   }
   // llama.cpp lowers case and strips accents whatever the model.
-  return checked(model_of_lines(std::move(lines), R"({"do_lower_case": true})", file.source()), file.source());
+  return tokenizer_of<WordPieceTokenizer>(
+      file.source(), model_of_lines(std::move(lines), R"({"do_lower_case": true})", file.source()));
 }
 
 std::string WordPieceTokenizer::json() const {
-  Json document;
-  document["version"] = "1.0";
-  document["truncation"] = nullptr;
-  document["padding"] = nullptr;
-  document["added_tokens"] = added_tokens_json(model_.added);
+  Json document = tokenizer_document(model_.added);
   document["normalizer"] = {{"type", "BertNormalizer"},
                             {"clean_text", model_.clean_text},
                             {"handle_chinese_chars", model_.chinese},
@@ -266,10 +255,7 @@ std::string WordPieceTokenizer::json() const {
   model["unk_token"] = model_.unknown;
   model["continuing_subword_prefix"] = model_.prefix;
   model["max_input_chars_per_word"] = model_.longest_word;
-  Json vocab = Json::object();
-  auto& members = vocab.get_ref<Json::object_t&>();  // not by key, which would search all that is there
-  for (std::size_t id = 0; id < model_.vocabulary.size(); ++id) members.emplace_back(model_.vocabulary[id], id);
-  model["vocab"] = std::move(vocab);
+  model["vocab"] = vocabulary_json(model_.vocabulary.size(), [this](std::size_t id) { return model_.vocabulary[id]; });
   return json_text(document, 1) + "\n";
 }
 
