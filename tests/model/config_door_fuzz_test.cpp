@@ -15,6 +15,8 @@
 namespace torsor {
 namespace {
 
+using testing::fuzz_configs;
+
 /// Makes what was read, and asks it what a door would.
 void use(const ModelConfig& config) {
   const auto encoding = make_encoding(config.encoding, config.dimensions());
@@ -29,34 +31,11 @@ void use(const ModelConfig& config) {
     for (const double one : row) EXPECT_TRUE(one >= 0 && std::isfinite(one)) << config.encoding << ": " << one;
 }
 
-template <class Read>
-void fuzz_doors(const char* name, const std::vector<Json>& seeds, Read read) {
-  for (const Json& seed : seeds) read(parse_json(testing::in_lines(seed), "seed"), "seed");
-  fuzz::Run run(name, testing::config_material(seeds));
-  std::size_t whole = 0;
-  while (run.next()) {
-    bool past = true;
-    try {
-      read(parse_json(run.input(), "fuzz"), "fuzz");
-      ++whole;
-    } catch (const Error& error) {
-      const std::string message = error.what();
-      EXPECT_TRUE(message.starts_with("fuzz:")) << message;
-      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-      EXPECT_EQ(dynamic_cast<const UsageError*>(&error), nullptr) << "a file is no request: " << message;
-      past = !(message[5] >= '0' && message[5] <= '9') && message.find("\"model_type\"") == std::string::npos;
-    }
-    run.count(past);
-  }
-  run.report(0.2);
-  std::cout << name << ": " << whole << " were made\n";
-}
-
 TEST(ConfigDoorFuzz, MutatedFilesOfHuggingFace) {
   std::vector<Json> seeds = testing::decoder_configs();
   for (const std::vector<Json>& more : {testing::t5_configs(), testing::encoder_configs()})
     seeds.insert(seeds.end(), more.begin(), more.end());
-  fuzz_doors("config.json with its encoding", seeds, [](const Json& json, const char* source) {
+  fuzz_configs("config.json with its encoding", seeds, [](const Json& json, const char* source, bool) {
     if (is_hugging_face_t5(json)) {
       const HuggingFaceT5 model = read_hugging_face_t5(json, source);
       use(model.config.encoder), use(model.config.decoder);
@@ -71,7 +50,7 @@ TEST(ConfigDoorFuzz, MutatedFilesOfHuggingFace) {
 TEST(ConfigDoorFuzz, MutatedDecodersOfThisProject) {
   std::vector<Json> seeds = testing::own_configs();
   seeds.resize(3);
-  fuzz_doors("a checkpoint's config.json with its encoding", seeds, [](const Json& json, const char* source) {
+  fuzz_configs("a checkpoint's config.json with its encoding", seeds, [](const Json& json, const char* source, bool) {
     ModelConfig config = read_decoder_checkpoint(json, source).config;
     check_stored_encoding(config, source);
     EXPECT_EQ(make_encoding(config.encoding, config.dimensions())->expression(), config.encoding);

@@ -15,7 +15,7 @@
 namespace torsor {
 namespace {
 
-using testing::config_material;
+using testing::fuzz_configs;
 
 /// What every configuration that was read is.
 void check(const ModelConfig& c) {
@@ -40,31 +40,6 @@ void check(const ModelConfig& c) {
 void check_again(const ModelConfig& config) {
   const Json json = model_to_json(config);
   EXPECT_EQ(model_to_json(model_from_json(parse_json(json_text(json), "again"), "again")), json);
-}
-
-/// Feeds every input to `read`, which returns for a configuration and throws else.
-template <class Read>
-void fuzz_configs(const char* name, const std::vector<Json>& seeds, Read read) {
-  for (const Json& seed : seeds) read(parse_json(testing::in_lines(seed), "seed"), "seed", true);
-  fuzz::Run run(name, config_material(seeds));
-  std::size_t whole = 0;
-  while (run.next()) {
-    bool past = true;
-    try {
-      read(parse_json(run.input(), "fuzz"), "fuzz", run.every(8));
-      ++whole;
-    } catch (const Error& error) {
-      const std::string message = error.what();
-      EXPECT_TRUE(message.starts_with("fuzz:")) << message;
-      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-      EXPECT_EQ(dynamic_cast<const UsageError*>(&error), nullptr) << "a file is no request: " << message;
-      // "fuzz:LINE:COLUMN: " is said of the syntax.
-      past = !(message[5] >= '0' && message[5] <= '9') && message.find("\"model_type\"") == std::string::npos;
-    }
-    run.count(past);
-  }
-  run.report(0.2);
-  std::cout << name << ": " << whole << " were read\n";
 }
 
 TEST(ConfigFuzz, MutatedDecodersOfHuggingFace) {

@@ -1,11 +1,16 @@
-// Small valid config.json files of every kind that is read, and what they are mutated with.
+// Small valid config.json files of every kind that is read, what they are mutated with, and the loop that does it.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
+#include "torsor/base/error.h"
 #include "torsor/base/json.h"
 #include "torsor/syntax/relations.h"
 
@@ -282,6 +287,32 @@ inline fuzz::Material config_material(const std::vector<Json>& configs) {
                               "{\"rope_type\": \"yarn\"}"})
       material.lines.push_back(std::string(",\"") + line + "\": " + value + "\n");
   return material;
+}
+
+/// Feeds every mutated input to `read(json, source, dear)`, which returns for a configuration and throws else: an Error
+/// of one line that names the file. `dear` is true for each eighth input, of which more is asked.
+template <class Read>
+void fuzz_configs(const char* name, const std::vector<Json>& seeds, Read read) {
+  for (const Json& seed : seeds) read(parse_json(in_lines(seed), "seed"), "seed", true);
+  fuzz::Run run(name, config_material(seeds));
+  std::size_t whole = 0;
+  while (run.next()) {
+    bool past = true;
+    try {
+      read(parse_json(run.input(), "fuzz"), "fuzz", run.every(8));
+      ++whole;
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      EXPECT_TRUE(message.starts_with("fuzz:")) << message;
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+      EXPECT_EQ(dynamic_cast<const UsageError*>(&error), nullptr) << "a file is no request: " << message;
+      // "fuzz:LINE:COLUMN: " is said of the syntax.
+      past = !(message[5] >= '0' && message[5] <= '9') && message.find("\"model_type\"") == std::string::npos;
+    }
+    run.count(past);
+  }
+  run.report(0.2);
+  std::cout << name << ": " << whole << " were read\n";
 }
 
 }  // namespace torsor::testing

@@ -305,6 +305,12 @@ TEST(EncoderDecoder, WhatDoesNotFitIsRefused) {
                        }),
                        "without cross-attention"));
   EXPECT_TRUE(contains(message_of<Error>([&] { model.decoder().remember(at::zeros({1, 2, 5}), {}); }), "(B, S, 24)"));
+  // Two texts for one row would be passed over where they begin with the decoder's.
+  const at::Tensor two = at::tensor(std::vector<std::int64_t>{0, 1}).view({1, 2});
+  EXPECT_TRUE(contains(message_of<Error>([&] {
+                         model.decoder().remember(at::zeros({1, 2, kWidth}), two);
+                       }),
+                       "one source"));
   EXPECT_TRUE(contains(message_of<UsageError>([&] { model.generate({}); }), "no source"));
   EXPECT_TRUE(contains(message_of<UsageError>([&] { model.generate({{}}); }), "at least one token"));
   EXPECT_TRUE(contains(message_of<UsageError>([&] { model.generate({{kVocabulary}}); }), "[0, 41)"));

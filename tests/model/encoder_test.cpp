@@ -165,6 +165,34 @@ TEST_F(ModelEncoder, PaddingBeforeTokensIsNotCounted) {
   }
 }
 
+TEST_F(ModelEncoder, TextsOfOneRowAreReadAlone) {
+  at::NoGradGuard no_grad;
+  std::vector<std::string> encodings(std::begin(kEncodings), std::end(kEncodings));
+  for (const char* more : {"xpos", "yarn(rope, factor=4)", "kerple", "fire", "txl", "grape-m"})
+    encodings.emplace_back(more);
+  for (const std::string& encoding : encodings) {
+    Encoder encoder = lively(encoding);
+    encoder.to(at::kDouble);
+    const EncoderBatch alone = batch_of(3, 5);
+    EncoderBatch packed;  // padding, then 5, 3 and 4 tokens with padding between the last two
+    packed.tokens = at::full({1, 15}, EncoderTokens::kPadding, at::kLong);
+    packed.documents = at::full({1, 15}, -1, at::kLong);
+    const std::int64_t begins[] = {1, 6, 10}, lengths[] = {5, 3, 4};
+    for (std::int64_t text = 0; text < 3; ++text) {
+      packed.tokens[0].narrow(0, begins[text], lengths[text]).copy_(alone.tokens[text].narrow(0, 0, lengths[text]));
+      packed.documents[0].narrow(0, begins[text], lengths[text]).fill_(text);
+    }
+    const at::Tensor all = encoder.hidden(packed, false, at::kDouble);
+    for (std::int64_t text = 0; text < 3; ++text) {
+      EncoderBatch one;
+      one.tokens = alone.tokens.narrow(0, text, 1).narrow(1, 0, lengths[text]);
+      const at::Tensor wanted = encoder.hidden(one, false, at::kDouble);
+      EXPECT_LT((all[0].narrow(0, begins[text], lengths[text]) - wanted[0]).abs().max().item<double>(), 1e-11)
+          << encoding << ", text " << text;
+    }
+  }
+}
+
 TEST_F(ModelEncoder, SegmentsAreTold) {
   at::NoGradGuard no_grad;
   const Encoder encoder = lively("rope");

@@ -135,6 +135,13 @@ TEST(Project, TwoStacksAreKeptAlike) {
       if (one.name == "decoder.model.layers.1.mlp.down_proj.weight") one.tensor[0][0] = 1.0F + 0x1p-20F;
     EXPECT_EQ(rounded.lossless_matrices(), at::kFloat);
   }
+  // Numbers that both halves hold in one stack, and float16 alone in the other.
+  EncoderDecoder mixed(config, 3);
+  for (const ModelParameter& one : mixed.parameters()) one.tensor.fill_(1.0F);
+  EXPECT_EQ(mixed.lossless_matrices(), at::kBFloat16);
+  for (const ModelParameter& one : mixed.parameters())
+    if (one.name == "decoder.model.layers.1.mlp.down_proj.weight") one.tensor[0][0] = 1.0F + 0x1p-10F;
+  EXPECT_EQ(mixed.lossless_matrices(), at::kHalf);
 }
 
 TEST(Project, WhatHalvesCannotHoldIsSaid) {

@@ -153,13 +153,16 @@ void Decoder::keep_matrices(at::ScalarType dtype) {
     if (changes(parameters_[index])) parameters_[index].tensor.set_data(kept[index]);
 }
 
+bool Decoder::keeps_all(at::ScalarType dtype) const {
+  return std::all_of(parameters_.begin(), parameters_.end(), [&](const ModelParameter& one) {
+    const at::Tensor tensor = one.tensor.detach();
+    return !is_matrix(one.name) || tensor.to(dtype).to(tensor.scalar_type()).equal(tensor);
+  });
+}
+
 at::ScalarType Decoder::lossless_matrices() const {
-  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf})
-    if (std::all_of(parameters_.begin(), parameters_.end(), [&](const ModelParameter& one) {
-          const at::Tensor tensor = one.tensor.detach();
-          return !is_matrix(one.name) || tensor.to(dtype).to(tensor.scalar_type()).equal(tensor);
-        }))
-      return dtype;
+  for (const at::ScalarType dtype : kHalves)
+    if (keeps_all(dtype)) return dtype;
   return at::kFloat;
 }
 
@@ -267,6 +270,9 @@ Memory Decoder::remember(const at::Tensor& output, const at::Tensor& documents, 
                               documents.size(1) != output.size(1) || documents.scalar_type() != at::kLong))
     throw Error(str("model: documents of a memory must be int64 of shape (", output.size(0), ", ", output.size(1),
                     "), found ", documents.scalar_type(), " ", documents.sizes()));
+  // What a decoder writes is one text and reads one: those of another number would be passed over without a word.
+  if (documents.defined() && documents.gt(0).any().item<bool>())
+    throw Error("model: documents of a memory must be 0, or -1 for padding: a row has one source");
   Memory memory;
   memory.documents = documents;
   for (const Layer& layer : layers_) {

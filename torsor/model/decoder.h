@@ -66,8 +66,8 @@ class Decoder {
   /// Hidden states after the last norm: (B, T, C) float32 (the weights' dtype). `dtype` is that of the matrix products.
   /// Throws Error naming a per-token input that the encoding declares and the batch lacks.
   at::Tensor hidden(const TokenBatch& batch, KvCache* cache = nullptr, at::ScalarType dtype = at::kFloat) const;
-  /// Keys and values of an encoder's output (B, S, C) for cross-attention; `documents` as in Memory. Throws Error for
-  /// shapes that do not fit and for a model without cross-attention.
+  /// Keys and values of an encoder's output (B, S, C) for cross-attention; `documents` as in Memory: 0, or -1 for
+  /// padding. Throws Error for shapes that do not fit, other documents, and a model without cross-attention.
   Memory remember(const at::Tensor& output, const at::Tensor& documents, at::ScalarType dtype = at::kFloat) const;
   /// (B, T, vocabulary)
   at::Tensor logits(const at::Tensor& hidden, at::ScalarType dtype = at::kFloat) const;
@@ -105,6 +105,8 @@ class Decoder {
   /// The smallest type that holds every number of these matrices: bfloat16 or float16, else float32. Checkpoints in
   /// half precision lose nothing when they are kept in it.
   at::ScalarType lossless_matrices() const;
+  /// Whether `dtype` holds every number of these matrices.
+  bool keeps_all(at::ScalarType dtype) const;
 
   /// Called with every position state that a layer has changed, before the next layer reads it; empty = nobody watches.
   using StateObserver = std::function<void(std::int64_t layer, const at::Tensor& state)>;

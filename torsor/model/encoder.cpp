@@ -10,9 +10,9 @@
 #include "torsor/model/attention_parameters.h"
 #include "torsor/model/checkpoint_config.h"
 #include "torsor/model/checkpoint_files.h"
+#include "torsor/model/document_positions.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_encoder.h"
-#include "torsor/model/padding.h"
 #include "torsor/model/stored_encoding.h"
 #include "torsor/model/structure_embedder.h"
 #include "torsor/train/state.h"
@@ -153,7 +153,7 @@ at::Tensor Encoder::hidden(const EncoderBatch& batch, bool training, at::ScalarT
   options.causal = false;
   options.layers = c.layers;
   options.documents = batch.documents;
-  options.positions = positions_without_padding(batch.documents);
+  options.positions = positions_in_documents(batch.documents);
   options.named = batch.named;
   if (encoding_->traits().absolute) {
     Side side;

@@ -27,7 +27,7 @@ namespace torsor {
 struct EncoderBatch {
   at::Tensor tokens;     ///< (B, T) int64
   at::Tensor segments;   ///< (B, T) int64 below segments; undefined = all 0
-  at::Tensor documents;  ///< (B, T) int64, -1 = padding, else 0; undefined = no padding
+  at::Tensor documents;  ///< (B, T) int64, -1 = padding; texts see and count themselves alone; undefined = one
   NamedTensors named;    ///< (B, T, ...) each: the per-token inputs that the encoding declares
 };
 
@@ -65,7 +65,7 @@ class Encoder {
     at::Tensor tau, nu;
   };
   TagLogits tag_logits(const at::Tensor& hidden, at::ScalarType dtype = at::kFloat) const;
-  /// (B, labels), of the first token. Throws Error without a class head.
+  /// (B, labels), of what stands first in a row: padding belongs behind a text here. Throws Error without a class head.
   at::Tensor class_logits(const at::Tensor& hidden, bool training = false, at::ScalarType dtype = at::kFloat) const;
 
  private:

@@ -11,9 +11,9 @@
 #include "torsor/data/tokenizer_file.h"
 #include "torsor/model/checkpoint_config.h"
 #include "torsor/model/checkpoint_files.h"
+#include "torsor/model/document_positions.h"
 #include "torsor/model/hugging_face.h"
 #include "torsor/model/hugging_face_t5.h"
-#include "torsor/model/padding.h"
 #include "torsor/model/stored_encoding.h"
 #include "torsor/train/state.h"
 
@@ -104,15 +104,16 @@ void EncoderDecoder::keep_matrices(at::ScalarType dtype) {
 }
 
 at::ScalarType EncoderDecoder::lossless_matrices() const {
-  const at::ScalarType one = encoder_.lossless_matrices(), other = decoder_.lossless_matrices();
-  return one == other ? one : at::kFloat;
+  for (const at::ScalarType dtype : kHalves)
+    if (encoder_.keeps_all(dtype) && decoder_.keeps_all(dtype)) return dtype;
+  return at::kFloat;
 }
 
 Memory EncoderDecoder::read(const at::Tensor& sources, const at::Tensor& documents, at::ScalarType dtype) const {
   TokenBatch batch;
   batch.tokens = sources;
   batch.documents = documents;
-  batch.positions = positions_without_padding(documents);
+  batch.positions = positions_in_documents(documents);
   return decoder_.remember(encoder_.hidden(batch, nullptr, dtype), documents, dtype);
 }
 

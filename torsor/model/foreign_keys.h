@@ -36,6 +36,16 @@ void expect(JsonObject& keys, const std::string& key, const Json& value);
 /// nothing that the model depends on.
 void finish_positions(const JsonObject& keys);
 
+/// Runs `complete`, whose refusal of a configuration is said of the file that it came from.
+template <class Complete>
+void completed(const JsonObject& keys, const Complete& complete) {
+  try {
+    complete();
+  } catch (const UsageError& error) {
+    keys.fail(error.what());
+  }
+}
+
 /// One id or a list of them, each a whole number; none where the key is missing or null.
 std::vector<std::int64_t> token_ids(JsonObject& keys, const std::string& key);
 

@@ -377,12 +377,10 @@ HuggingFaceModel describe_hugging_face(const Json& config, const std::string& so
   // Ids outside the vocabulary, which small models inherit from the defaults of their family, end nothing.
   for (const std::int64_t token : foreign_keys::token_ids(keys, "eos_token_id"))
     if (token >= 0 && token < model.config.vocabulary_size) model.end_tokens.push_back(token);
-  try {
+  foreign_keys::completed(keys, [&] {
     model.config.encoding = print(parse_grammar(model.config.encoding));
     model.config.complete();
-  } catch (const UsageError& error) {
-    keys.fail(error.what());
-  }
+  });
   return model;
 }
 

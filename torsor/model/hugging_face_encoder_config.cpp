@@ -96,11 +96,7 @@ HuggingFaceEncoder describe_hugging_face_encoder(const Json& config, const std::
   c.encoding =
       model.model_type == "roformer" ? "rope(layout=interleaved)" : str("learned(length=", c.train_length, ")");
   foreign_keys::finish_positions(keys);
-  try {
-    model.config.complete();
-  } catch (const UsageError& error) {
-    keys.fail(error.what());
-  }
+  foreign_keys::completed(keys, [&] { model.config.complete(); });
   return model;
 }
 

@@ -72,11 +72,7 @@ HuggingFaceT5 describe_hugging_face_t5(const Json& config, const std::string& so
   model.config.start_token = integer(keys, "decoder_start_token_id", padding);
   keys.allow("n_positions");  // of the first files: how long texts were in training, which bounds nothing
   foreign_keys::finish_positions(keys);
-  try {
-    model.config.complete();
-  } catch (const UsageError& error) {
-    keys.fail(error.what());
-  }
+  foreign_keys::completed(keys, [&] { model.config.complete(); });
   return model;
 }
 

@@ -21,5 +21,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 /// Whether a type is one that matrices may be kept in beside float32 and float64: float16 or bfloat16.
 bool is_half(at::ScalarType type);
+/// Those types, the one that any float32 fits into first.
+inline constexpr at::ScalarType kHalves[] = {at::kBFloat16, at::kHalf};
 
 }  // namespace torsor
