@@ -23,10 +23,10 @@ define configure
 @mkdir -p build && cmake --preset $(1) > $(LOG) 2>&1 || { cat $(LOG) >&2; exit 1; }
 endef
 
-## Build the program: build/release/bin/torsor
+## Build the program, build/release/bin/torsor, and the library for cmake --install build/release
 build: setup
 	$(call configure,release)
-	@cmake --build build/release --parallel $(JOBS) >&2
+	@cmake --build build/release --parallel $(JOBS) --target torsor torsor_library >&2
 
 ## Build and run all tests, the sanitizers' included; ctest counts both builds together
 test: setup-tests

@@ -49,9 +49,9 @@ int run_command(const BenchArguments& arguments, const CommonOptions& common) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_bench_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<BenchArguments>();
-  CLI::App* command = app.add_subcommand("bench", "the kernel beside its peers on this machine");
+  Command* command = app.add_subcommand("bench", "the kernel beside its peers on this machine");
   command->footer(
       "Bars that are missed are shown and do not change the exit code. --out keeps the JSON document in a file.\n"
       "Rows whose round takes long are repeated fewer times unless --repeat is given; each says how often.\n"

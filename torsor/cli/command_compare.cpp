@@ -45,7 +45,7 @@ struct CompareArguments {
   bool gate_warn_only = false;
   std::string from;
   bool resume = false;
-  CLI::App* command = nullptr;
+  Command* command = nullptr;
 };
 
 /// Options that the task does not read are refused, not passed over.
@@ -195,10 +195,9 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
   std::optional<GlueComparePlan> glue;
   CompareControl control;
   if (!arguments.from.empty()) {
-    for (const CLI::Option* option : arguments.command->get_options())
-      if (const std::string name = option->get_name(); option->count() > 0 && name.starts_with("--") &&
-                                                       name != "--from" && name != "--resume" &&
-                                                       name != "--parse-cache" && !is_common(name))
+    for (const CommandOption* option : arguments.command->options())
+      if (const std::string name = option->name(); option->count() > 0 && name.starts_with("--") && name != "--from" &&
+                                                   name != "--resume" && name != "--parse-cache" && !is_common(name))
         throw UsageError(str("--from repeats a comparison as it was and takes no ", name));
     const Json earlier = read_json(arguments.from);
     if (!earlier.is_object() || !earlier.contains("config") || !earlier.at("config").is_object())
@@ -233,9 +232,9 @@ int run_command(const CompareArguments& arguments, const CommonOptions& common) 
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_compare_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<CompareArguments>();
-  CLI::App* command = app.add_subcommand("compare", "train and evaluate the same model under several encodings");
+  Command* command = app.add_subcommand("compare", "train and evaluate the same model under several encodings");
   command->footer(
       "Example: torsor compare --encodings 'rope; alibi; none' --text book.txt --steps 300 --out my-comparison");
   command
@@ -256,7 +255,7 @@ void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
       "--tokenizer", arguments->data.tokenizer,
       "a tokenizer that gives texts back byte for byte, or a folder with it; left out: a token is a byte");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
-      ->check(CLI::IsMember({2, 4}));
+      ->check(one_of({"2", "4"}));
   command->add_option("--length", arguments->length, "training length: tokens, or digits of an addend")
       ->check(whole_number(1));
   command->add_option("--eval-lengths", arguments->eval_lengths, "evaluation lengths; of lm each divides the largest")

@@ -95,12 +95,12 @@ int run_convert(const ConvertArguments& arguments, const CommonOptions& common) 
 
 }  // namespace
 
-void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_convert_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "convert", "a checkpoint under another encoding that means the same, or in another library's form");
   command->footer(
-      "Exact or refused: logits stay equal to rounding, and both models are compared before anything is written.\n"
+      "Exact or refused: logits stay equal to rounding, and both decoders are compared before anything is written.\n"
       "Example: torsor convert run --encoding 'grape-m + t5' --out converted\n"
       "         torsor convert run --to hf --out for-transformers\n"
       "Encoders and T5s keep their encoding: torsor convert bert-folder --to torsor --out ours");
@@ -114,9 +114,9 @@ void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command
       ->add_option("--to", arguments->to,
                    "torsor, or hf: a folder of Hugging Face transformers, of the family that has the model")
-      ->check(CLI::IsMember({"torsor", "hf"}));
+      ->check(one_of({"torsor", "hf"}));
   command->add_option("--dtype", arguments->dtype, "of the tensors of --to hf; left out: float32")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+      ->check(one_of({"float32", "float16", "bfloat16"}));
   command->callback(
       [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_convert(*arguments, common); }; });
 }

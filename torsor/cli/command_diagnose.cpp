@@ -245,9 +245,9 @@ int run_diagnose(DiagnoseArguments arguments, const CommonOptions& common, bool 
 
 }  // namespace
 
-void add_diagnose_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_diagnose_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<DiagnoseArguments>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("diagnose", "what breaks past the training length of a checkpoint or an expression, and why");
   command->footer(
       "Of an expression, what can be expected; of a checkpoint, also what is measured on a text.\n"
@@ -264,7 +264,7 @@ void add_diagnose_command(CLI::App& app, CommonOptions& common, Chosen& chosen) 
       ->add_option("--train-length", arguments->train_length,
                    "the length that the model was trained at; left out: what the checkpoint or the expression says")
       ->check(whole_number(1));
-  const auto group = [&](CLI::Option* option, const char* name, std::vector<std::string> DiagnoseArguments::*list) {
+  const auto group = [&](CommandOption* option, const char* name, std::vector<std::string> DiagnoseArguments::*list) {
     option->each([arguments, name, list](const std::string&) { ((*arguments).*list).push_back(name); });
     return option;
   };
@@ -273,11 +273,11 @@ void add_diagnose_command(CLI::App& app, CommonOptions& common, Chosen& chosen) 
             ->check(whole_number(1, kMostHeads))
             ->capture_default_str(),
         "--head-dim", of_expression);
-  CLI::Option* heads = group(command
-                                 ->add_option("--heads", arguments->dimensions.heads,
-                                              "query heads; left out: 8, or what the expression allows")
-                                 ->check(whole_number(1, kMostHeads)),
-                             "--heads", of_expression);
+  CommandOption* heads = group(command
+                                   ->add_option("--heads", arguments->dimensions.heads,
+                                                "query heads; left out: 8, or what the expression allows")
+                                   ->check(whole_number(1, kMostHeads)),
+                               "--heads", of_expression);
   group(command->add_option("--kv-heads", arguments->dimensions.kv_heads, "key heads; left out: as many as query heads")
             ->check(whole_number(1, kMostHeads)),
         "--kv-heads", of_expression);
@@ -287,7 +287,7 @@ void add_diagnose_command(CLI::App& app, CommonOptions& common, Chosen& chosen) 
   group(command->add_option("--tokens", arguments->tokens, "a headerless file of token ids instead of text"),
         "--tokens", of_checkpoint);
   command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")
-      ->check(CLI::IsMember({2, 4}));
+      ->check(one_of({"2", "4"}));
   group(command->add_option("--spans", arguments->spans, "most windows of the largest length that are read; 0 = all")
             ->check(whole_number(0))
             ->capture_default_str(),

@@ -56,7 +56,7 @@ void print_entry(const Json& entry, const char* parts, const char* title) {
 
 }  // namespace
 
-void add_syntax_options(CLI::App* command, SyntaxOptions& options) {
+void add_syntax_options(Command* command, SyntaxOptions& options) {
   command->add_option("--suites", options.suites,
                       "SyntaxGym suites: *.json files or folders; left out: suites from the generated corpus");
   command->add_option("--suite-items", options.items, "items of each generated suite; left out: 40")

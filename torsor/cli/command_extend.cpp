@@ -272,9 +272,9 @@ int run_extend(const ExtendArguments& arguments, const CommonOptions& common) {
 
 }  // namespace
 
-void add_extend_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_extend_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<ExtendArguments>();
-  CLI::App* command = app.add_subcommand("extend", "a checkpoint past its training length, by another scaling");
+  Command* command = app.add_subcommand("extend", "a checkpoint past its training length, by another scaling");
   command->footer(
       "Inside the expression rope keeps what the checkpoint's has. With a text both are scored on it, by length.\n"
       "Example: torsor extend run --method yarn --length 512 --text book.txt --out longer\n"
@@ -287,7 +287,7 @@ void add_extend_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--base", arguments->base, "where an adapter's base lies, if not where it was recorded");
   command->add_option("--encoding", request.encoding, "the scaling, such as 'yarn(rope, factor=4)'");
   command->add_option("--method", request.method, "instead: a scaling of the checkpoint's rotation to --length")
-      ->check(CLI::IsMember(extend_methods()));
+      ->check(one_of(extend_methods()));
   command->add_option("--length", request.length, "tokens of the longest text; left out: factor times the training's")
       ->check(whole_number(1));
   command
@@ -295,11 +295,11 @@ void add_extend_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
                    "tokens of the texts that it was trained on, where the checkpoint tells none or another")
       ->check(whole_number(1));
   command->add_option("--to", arguments->to, "torsor or hf: the form that is written; left out: the checkpoint's")
-      ->check(CLI::IsMember({"torsor", "hf"}));
+      ->check(one_of({"torsor", "hf"}));
   command->add_option("--text", arguments->text, "UTF-8 files or folders to score both on");
   command->add_option("--tokens", arguments->tokens, "a headerless file of token ids instead");
   command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")
-      ->check(CLI::IsMember({2, 4}));
+      ->check(one_of({"2", "4"}));
   command
       ->add_option("--lengths", arguments->lengths,
                    "lengths to score, each dividing the largest; left out: the training length, doubled up to --length")

@@ -221,11 +221,11 @@ int run_generate(const GenerateArguments& arguments, const CommonOptions& common
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_generate_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<GenerateArguments>();
   GenerateOptions& options = arguments->options;
   options.sampling.temperature = 1;
-  CLI::App* command = app.add_subcommand("generate", "text from a checkpoint");
+  Command* command = app.add_subcommand("generate", "text from a checkpoint");
   command->footer(
       "Example: torsor generate run --prompt 'The old king' --temperature 0.8 --top-p 0.95\n"
       "Example: torsor generate run --prompt 'Once' --window 128 --max-tokens 100000");
@@ -255,7 +255,7 @@ void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen) 
   command->add_option("--window", options.window, "most tokens that the cache holds; 0 = all of them")
       ->check(whole_number(0))
       ->capture_default_str();
-  CLI::Option* sinks =
+  CommandOption* sinks =
       command
           ->add_option("--sinks", options.sinks, "with --window: first tokens that stay when it is full and others go")
           ->check(whole_number(0))
@@ -270,7 +270,7 @@ void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen) 
   command
       ->add_option("--weights", arguments->weights,
                    "what matrices are kept in: float32, float16, bf16, or auto: the smallest that changes no number")
-      ->check(CLI::IsMember({"auto", "float32", "float16", "bf16"}))
+      ->check(one_of({"auto", "float32", "float16", "bf16"}))
       ->capture_default_str();
   command->add_option("--cache-dtype", arguments->cache_dtype, "of keys and values in the cache: float32 or bf16")
       ->capture_default_str();

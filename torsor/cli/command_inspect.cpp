@@ -25,9 +25,9 @@ std::string short_number(double value) {
 // --------------------------------------------------------------------------------------------------------------------
 // encodings
 
-void add_encodings(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_encodings(Command& app, CommonOptions& common, Chosen& chosen) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("encodings", "what exists, and everything about one encoding");
+  Command* command = app.add_subcommand("encodings", "what exists, and everything about one encoding");
   command->footer("Example: torsor encodings yarn");
   command->add_option("name", *name, "one encoding; left out: all");
   command->callback([&common, &chosen, name] {
@@ -45,9 +45,9 @@ void add_encodings(CLI::App& app, CommonOptions& common, Chosen& chosen) {
 // --------------------------------------------------------------------------------------------------------------------
 // values
 
-void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_values(Command& app, CommonOptions& common, Chosen& chosen) {
   auto request = std::make_shared<ValuesRequest>();
-  CLI::App* command = app.add_subcommand("values", "the numbers that an expression stands for");
+  Command* command = app.add_subcommand("values", "the numbers that an expression stands for");
   command->footer(
       "Every axis of a position takes the same value. A distance is the query's position minus the key's.\n"
       "Example: torsor values 'yarn(rope, factor=4)' --train-length 4096 --head-dim 128");
@@ -55,7 +55,7 @@ void add_values(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--head-dim", request->dimensions.head_dim, "channels of a head")
       ->check(whole_number(1, kMostHeads))
       ->capture_default_str();
-  CLI::Option* heads =
+  CommandOption* heads =
       command
           ->add_option("--heads", request->dimensions.heads, "query heads; left out: 8, or what the expression allows")
           ->check(whole_number(1, kMostHeads));
@@ -125,10 +125,10 @@ int run_laws(LawsRequest request, const CommonOptions& common) {
   return broken ? 1 : 0;
 }
 
-void add_laws(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_laws(Command& app, CommonOptions& common, Chosen& chosen) {
   auto request = std::make_shared<LawsRequest>();
   auto norm = std::make_shared<std::string>("none");
-  CLI::App* command = app.add_subcommand("laws", "which laws hold, with the worst error found");
+  Command* command = app.add_subcommand("laws", "which laws hold, with the worst error found");
   command->footer(
       "Exits with 1 when a law that the encoding claims does not hold.\n"
       "Example: torsor laws 'rope + alibi' --head-dim 32\n"
@@ -145,7 +145,7 @@ void add_laws(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command
       ->add_option("--qk-norm", *norm,
                    "normalise q and k a head, with random gains, before or after the encoding moves them")
-      ->check(CLI::IsMember({"none", "before", "after"}))
+      ->check(one_of({"none", "before", "after"}))
       ->capture_default_str();
   command->callback([&common, &chosen, request, norm] {
     chosen = [&common, request, norm] {
@@ -246,9 +246,9 @@ int run_check(const CheckArguments& arguments, const CommonOptions& common) {
   return counts[Status::Failed] == 0 ? 0 : 1;
 }
 
-void add_check(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_check(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<CheckArguments>();
-  CLI::App* command = app.add_subcommand("check", "recompute the cases of conformance files and compare");
+  Command* command = app.add_subcommand("check", "recompute the cases of conformance files and compare");
   command->footer(
       "Paths: reference; fused; step and chunk (through the KV cache; out, lse and carried only).\n"
       "Example: torsor check conformance/*.json --dtype float32");
@@ -280,9 +280,9 @@ int run_record(const std::string& name, const CommonOptions& common) {
   return 0;
 }
 
-void add_record(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_record(Command& app, CommonOptions& common, Chosen& chosen) {
   auto file = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("record", "fill in what the cases of a conformance file lack");
+  Command* command = app.add_subcommand("record", "fill in what the cases of a conformance file lack");
   command->footer(
       "Outputs are computed in float64 on the reference path; what the file already says stays as it is.\n"
       "Without --out the file itself is completed.\n"
@@ -293,7 +293,7 @@ void add_record(CLI::App& app, CommonOptions& common, Chosen& chosen) {
 
 }  // namespace
 
-void add_inspect_commands(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_inspect_commands(Command& app, CommonOptions& common, Chosen& chosen) {
   add_encodings(app, common, chosen);
   add_values(app, common, chosen);
   add_laws(app, common, chosen);

@@ -3,11 +3,11 @@
 
 namespace torsor {
 
-void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
-  CLI::App* syntax = app.add_subcommand(
+void add_syntax_command(Command& app, CommonOptions& common, Chosen& chosen) {
+  Command* syntax = app.add_subcommand(
       "syntax", "treebanks and parsers: check, tags, score, corpus, suites, train, parse, gate, advise, cells");
   syntax->footer("Example: torsor syntax check treebank.conllu");
-  syntax->require_subcommand(1);
+  syntax->require_subcommand();
   add_syntax_check(*syntax, common, chosen);
   add_syntax_tags(*syntax, common, chosen);
   add_syntax_score(*syntax, common, chosen);

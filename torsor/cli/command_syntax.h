@@ -9,16 +9,16 @@
 
 namespace torsor {
 
-void add_syntax_check(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_tags(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_corpus(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_suites(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_score(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_parse(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_cells(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
-void add_syntax_advise(CLI::App& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_check(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_tags(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_corpus(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_suites(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_score(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_train(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_parse(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_gate(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_cells(Command& syntax, CommonOptions& common, Chosen& chosen);
+void add_syntax_advise(Command& syntax, CommonOptions& common, Chosen& chosen);
 
 /// Ctrl-C ends the wait for a process, and the process with it; any other parser has nothing to end.
 inline void stop_while_parsing(const std::string& parser, syntax::ParserChoice& choice) {

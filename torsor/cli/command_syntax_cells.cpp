@@ -17,13 +17,13 @@ void print_grid(const std::string& name, std::int64_t layers, const CommonOption
     std::cout << grid_text(grid);
 }
 
-void add_syntax_cells(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_cells(Command& syntax, CommonOptions& common, Chosen& chosen) {
   struct Arguments {
     std::string name;
     std::int64_t layers = 4;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = syntax.add_subcommand("cells", "the encodings of an ablation, which compare --grid runs");
+  Command* command = syntax.add_subcommand("cells", "the encodings of an ablation, which compare --grid runs");
   command->footer("Example: torsor syntax cells decoder");
   command->add_option("name", arguments->name, "decoder, depth, coupling, controls, encoder, fusion or labels")
       ->required();

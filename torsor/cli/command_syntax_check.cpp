@@ -104,9 +104,9 @@ int run_check(const std::vector<std::string>& files, const CommonOptions& common
 
 }  // namespace
 
-void add_syntax_check(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_check(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto files = std::make_shared<std::vector<std::string>>();
-  CLI::App* command = syntax.add_subcommand("check", "every defect of CoNLL-U files with its line, and what they hold");
+  Command* command = syntax.add_subcommand("check", "every defect of CoNLL-U files with its line, and what they hold");
   command->footer(
       "Exits with 1 when there is a defect.\n"
       "Example: torsor syntax check treebank.conllu");

@@ -36,9 +36,9 @@ int run_corpus(std::int64_t bytes, const CommonOptions& common) {
 
 }  // namespace
 
-void add_syntax_corpus(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_corpus(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto bytes = std::make_shared<std::int64_t>(1'000'000);
-  CLI::App* command = syntax.add_subcommand("corpus", "write generated text as a treebank, to train parsers on");
+  Command* command = syntax.add_subcommand("corpus", "write generated text as a treebank, to train parsers on");
   command->footer("Example: torsor syntax corpus --bytes 1000000 --seed 1 --out generated.conllu");
   command->add_option("--bytes", *bytes, "size of the text, about")
       ->check(whole_number(1, std::int64_t{1} << 30))

@@ -98,9 +98,9 @@ int run_syntax_advise(const SyntaxAdviseArguments& arguments, const CommonOption
 
 }  // namespace
 
-void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_gate(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxGateArguments>();
-  CLI::App* command = syntax.add_subcommand("gate", "whether a parser is good enough, by domain");
+  Command* command = syntax.add_subcommand("gate", "whether a parser is good enough, by domain");
   command->footer("Example: torsor syntax gate --parser ewt en_ewt-ud-dev.conllu --out gate.json");
   command
       ->add_option("--parser", arguments->parser,
@@ -112,8 +112,8 @@ void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   command->add_option("--threshold", arguments->options.threshold, "UAS in percent that has to be passed")
       ->check(real_number(true))
       ->capture_default_str();
-  CLI::Option* domain = command->add_option("--domain", arguments->options.domain,
-                                            "domain of sentences that name none; left out: the file's name");
+  CommandOption* domain = command->add_option("--domain", arguments->options.domain,
+                                              "domain of sentences that name none; left out: the file's name");
   command->add_option("--lang", arguments->choice.language, "language told to a process")->capture_default_str();
   command->add_option("--log", arguments->choice.log, "file for a process's standard error");
   command->callback([&common, &chosen, arguments, domain] {
@@ -122,12 +122,12 @@ void add_syntax_gate(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
   });
 }
 
-void add_syntax_advise(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_advise(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxAdviseArguments>();
   AdviceQuestion& question = arguments->question;
-  CLI::App* command = syntax.add_subcommand("advise", "which syntax for which model, and what a closed gate means");
+  Command* command = syntax.add_subcommand("advise", "which syntax for which model, and what a closed gate means");
   command->footer("Example: torsor syntax advise --encoding alibi --gate gate.json");
-  CLI::Option* encoding =
+  CommandOption* encoding =
       command->add_option("--encoding", question.encoding, "the model's encoding as it is; left out: the whole tree");
   command->add_flag("--encoder", question.encoder, "the model reads in both directions");
   command->add_flag("--oracle", question.oracle, "neither generation nor a real perplexity is needed");

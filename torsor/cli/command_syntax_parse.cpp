@@ -96,9 +96,9 @@ int run_syntax_parse(SyntaxParseArguments arguments, const CommonOptions& common
 
 }  // namespace
 
-void add_syntax_parse(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_parse(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxParseArguments>();
-  CLI::App* command = syntax.add_subcommand("parse", "parse text; CoNLL-U goes to standard output");
+  Command* command = syntax.add_subcommand("parse", "parse text; CoNLL-U goes to standard output");
   command->footer("Example: torsor syntax parse --parser ewt book.txt > book.conllu");
   command
       ->add_option(

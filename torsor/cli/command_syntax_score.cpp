@@ -68,9 +68,9 @@ int run_score(const ScoreArguments& arguments, const CommonOptions& common) {
 
 }  // namespace
 
-void add_syntax_score(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_score(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<ScoreArguments>();
-  CLI::App* command = syntax.add_subcommand("score", "how well a parsed CoNLL-U file agrees with a gold one");
+  Command* command = syntax.add_subcommand("score", "how well a parsed CoNLL-U file agrees with a gold one");
   command->footer(
       "Counts as the CoNLL 2018 shared task does: all words, punctuation included, relations without subtypes; tokens\n"
       "may differ as long as the text is the same up to white space. uas, las and clas of --json are F1 in per cent.\n"

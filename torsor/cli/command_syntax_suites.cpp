@@ -54,9 +54,9 @@ int run_suites(const SuitesArguments& arguments, const CommonOptions& common) {
 
 }  // namespace
 
-void add_syntax_suites(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_suites(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SuitesArguments>();
-  CLI::App* command =
+  Command* command =
       syntax.add_subcommand("suites", "write the minimal-pair suites of the generated corpus, with their gold trees");
   command->footer("Example: torsor syntax suites --items 40 --seed 0 --out my-suites");
   command->add_option("--items", arguments->items, "items of each suite")

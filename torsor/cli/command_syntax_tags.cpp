@@ -81,9 +81,9 @@ int run_invert(const TagsArguments& arguments, const CommonOptions& common) {
 
 }  // namespace
 
-void add_syntax_tags(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_tags(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<TagsArguments>();
-  CLI::App* command = syntax.add_subcommand("tags", "hexatags of the trees of a CoNLL-U file, one sentence a line");
+  Command* command = syntax.add_subcommand("tags", "hexatags of the trees of a CoNLL-U file, one sentence a line");
   command->footer(
       "A tag is such as L:LR: the word is a Left or Right child; the gap behind it is a Left or Right child with the\n"
       "head on its Left or Right, or E at the end. Trees with crossing arcs are made projective first.\n"

@@ -137,9 +137,9 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
 
 }  // namespace
 
-void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
+void add_syntax_train(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxTrainArguments>();
-  CLI::App* command = syntax.add_subcommand("train", "train a parser on a treebank");
+  Command* command = syntax.add_subcommand("train", "train a parser on a treebank");
   command->footer(
       "Example: torsor syntax train --parser native --conllu en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu --out "
       "ewt");
@@ -148,14 +148,14 @@ void add_syntax_train(CLI::App& syntax, CommonOptions& common, Chosen& chosen) {
           "--parser", arguments->parser,
           "native (whole sentences), incremental (left to right, for causal tags), udpipe; arcs, arcs-exchange "
           "(for encoders) and arcs-incremental: the structure embedder of sipe(prior=fsyn)")
-      ->check(CLI::IsMember({"native", "incremental", "udpipe", "arcs", "arcs-exchange", "arcs-incremental"}))
+      ->check(one_of({"native", "incremental", "udpipe", "arcs", "arcs-exchange", "arcs-incremental"}))
       ->required();
   command->add_option("--conllu", arguments->treebank, "CoNLL-U files to train on")->required();
   command->add_option("--dev", arguments->development, "CoNLL-U file that is scored after each pass");
-  CLI::Option* epochs = command
-                            ->add_option("--epochs", arguments->training.epochs,
-                                         "passes over the treebank; left out: 15, or 22 for incremental")
-                            ->check(whole_number(1, 10000));
+  CommandOption* epochs = command
+                              ->add_option("--epochs", arguments->training.epochs,
+                                           "passes over the treebank; left out: 15, or 22 for incremental")
+                              ->check(whole_number(1, 10000));
   command->add_option("--batch-words", arguments->training.batch_words, "words of a step")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();

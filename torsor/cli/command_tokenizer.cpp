@@ -209,17 +209,17 @@ int run_tokenizer_show(const UseArguments& arguments, const CommonOptions& commo
   return 0;
 }
 
-void add_train(CLI::App& group, CommonOptions& common, Chosen& chosen) {
+void add_train(Command& group, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command = group.add_subcommand("train", "learn the merges of a byte-level BPE from text");
+  Command* command = group.add_subcommand("train", "learn the merges of a byte-level BPE from text");
   command->footer(
       "FOLDER/tokenizer.json is written, which Hugging Face's tokenizers reads too.\n"
       "Example: torsor tokenizer train --text book.txt --vocabulary 2048 --out my-tokenizer\n"
       "Example: torsor tokenizer train --generated 100000 --seed 1 --vocabulary 512 --out other-tokenizer");
   command->add_option("--text", arguments->text, "files or folders to learn from; left out: generated text");
-  CLI::Option* generated = command->add_option("--generated", arguments->generated, "bytes of generated text, about")
-                               ->check(whole_number(1, std::int64_t{1} << 30))
-                               ->capture_default_str();
+  CommandOption* generated = command->add_option("--generated", arguments->generated, "bytes of generated text, about")
+                                 ->check(whole_number(1, std::int64_t{1} << 30))
+                                 ->capture_default_str();
   command->add_option("--vocabulary", arguments->vocabulary, "tokens, the 256 bytes included")
       ->check(whole_number(256, kMostTokens))
       ->capture_default_str();
@@ -230,9 +230,9 @@ void add_train(CLI::App& group, CommonOptions& common, Chosen& chosen) {
 }
 
 /// A command that uses a tokenizer.
-CLI::App* add_use(CLI::App& group, const char* name, const char* what, const std::shared_ptr<UseArguments>& arguments,
-                  int (*action)(const UseArguments&, const CommonOptions&), CommonOptions& common, Chosen& chosen) {
-  CLI::App* command = group.add_subcommand(name, what);
+Command* add_use(Command& group, const char* name, const char* what, const std::shared_ptr<UseArguments>& arguments,
+                 int (*action)(const UseArguments&, const CommonOptions&), CommonOptions& common, Chosen& chosen) {
+  Command* command = group.add_subcommand(name, what);
   command
       ->add_option("--tokenizer", arguments->tokenizer,
                    "a folder with a tokenizer, or its file: tokenizer.json, tokenizer.model, vocab.txt, tokenizer.bin, "
@@ -246,29 +246,28 @@ CLI::App* add_use(CLI::App& group, const char* name, const char* what, const std
 
 }  // namespace
 
-void add_tokenizer_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
-  CLI::App* group = app.add_subcommand(
+void add_tokenizer_command(Command& app, CommonOptions& common, Chosen& chosen) {
+  Command* group = app.add_subcommand(
       "tokenizer", "train a byte-level BPE; encode, decode and show with any tokenizer that is read");
   group->footer("Example: torsor tokenizer train --generated 100000 --vocabulary 512 --out my-tokenizer");
-  group->require_subcommand(1);
+  group->require_subcommand();
   add_train(*group, common, chosen);
 
   auto encoded = std::make_shared<UseArguments>();
-  CLI::App* encode =
-      add_use(*group, "encode", "print the ids of a text", encoded, run_tokenizer_encode, common, chosen);
+  Command* encode = add_use(*group, "encode", "print the ids of a text", encoded, run_tokenizer_encode, common, chosen);
   encode->footer("Example: torsor tokenizer encode --tokenizer my-tokenizer book.txt > ids.txt");
   encode->add_option("file", encoded->file, "a text; - or left out: standard input");
 
   auto decoded = std::make_shared<UseArguments>();
-  CLI::App* decode = add_use(*group, "decode", "print the text of ids", decoded, run_tokenizer_decode, common, chosen);
+  Command* decode = add_use(*group, "decode", "print the text of ids", decoded, run_tokenizer_decode, common, chosen);
   decode->footer(
       "The bytes are written as they are; with --json, what is not UTF-8 becomes U+FFFD.\n"
       "Example: torsor tokenizer decode --tokenizer my-tokenizer ids.txt");
   decode->add_option("file", decoded->file, "ids with blanks between them; - or left out: standard input");
 
   auto shown = std::make_shared<UseArguments>();
-  CLI::App* show = add_use(*group, "show", "the size and the name of a tokenizer, and how long its tokens are on text",
-                           shown, run_tokenizer_show, common, chosen);
+  Command* show = add_use(*group, "show", "the size and the name of a tokenizer, and how long its tokens are on text",
+                          shown, run_tokenizer_show, common, chosen);
   show->footer("Example: torsor tokenizer show --tokenizer my-tokenizer --text book.txt");
   show->add_option("--text", shown->text, "files or folders to measure the bytes a token on");
 }

@@ -334,9 +334,9 @@ int run_eval(const EvalArguments& arguments, const CommonOptions& common) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_train_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command = app.add_subcommand("train", "train one model under one encoding");
+  Command* command = app.add_subcommand("train", "train one model under one encoding");
   command->footer("Example: torsor train --encoding 'rope + t5' --text book.txt --steps 500 --out run");
   command->add_option("--encoding", arguments->encoding, "the expression")->required();
   command->add_option("--text", arguments->data.text, "UTF-8 files or folders to train on; left out: generated text");
@@ -345,7 +345,7 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
                       "a tokenizer that gives texts back byte for byte, or a folder with it; left out: a token is a "
                       "byte");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
-      ->check(CLI::IsMember({2, 4}));
+      ->check(one_of({"2", "4"}));
   add_feed_options(command, arguments->feed);
   command->add_option("--length", arguments->plan.length, "tokens of a window")
       ->check(whole_number(1))
@@ -378,9 +378,9 @@ void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
       [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_train(*arguments, common); }; });
 }
 
-void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_eval_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* command = app.add_subcommand("eval", "evaluate a checkpoint on text or tokens by length");
+  Command* command = app.add_subcommand("eval", "evaluate a checkpoint on text or tokens by length");
   command->footer("Example: torsor eval run --text other.txt --lengths 128,512");
   command
       ->add_option("checkpoint", arguments->checkpoint,
@@ -392,7 +392,7 @@ void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
   command->add_option("--source-tokens", arguments->source_tokens,
                       "what an encoder-decoder model reads, beside --tokens, which it is to write");
   command->add_option("--token-bytes", arguments->token_bytes, "bytes of a token id: 2 or 4")
-      ->check(CLI::IsMember({2, 4}));
+      ->check(one_of({"2", "4"}));
   command
       ->add_option("--lengths", arguments->lengths, "lengths, each dividing the largest; left out: the training length")
       ->delimiter(',');

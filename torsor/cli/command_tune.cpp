@@ -29,7 +29,7 @@ struct TuneArguments {
   std::vector<std::string> compare;
   std::vector<std::int64_t> seeds;
   std::string merge, base;
-  CLI::App* command = nullptr;
+  Command* command = nullptr;
 
   bool given(const char* option) const { return command->count(option) > 0; }
 };
@@ -52,8 +52,8 @@ void refuse_spoiling(const std::string& out, const std::string& checkpoint) {
 int run_merge(const TuneArguments& arguments, const CommonOptions& common) {
   const std::string& out = common.out;
   if (out.empty()) throw UsageError("tune --merge needs --out, the folder of the merged checkpoint");
-  for (const CLI::Option* option : arguments.command->get_options()) {
-    const std::string name = option->get_name();
+  for (const CommandOption* option : arguments.command->options()) {
+    const std::string name = option->name();
     if (option->count() > 0 && name.starts_with("--") && name != "--merge" && name != "--base" && !is_common(name))
       throw UsageError(str("tune --merge trains nothing and takes no ", name));
   }
@@ -88,7 +88,7 @@ int run_merge(const TuneArguments& arguments, const CommonOptions& common) {
 std::string grouped(std::int64_t count) {
   std::string text = std::to_string(count);
   for (std::ptrdiff_t place = static_cast<std::ptrdiff_t>(text.size()) - 3; place > 0; place -= 3)
-    text.insert(static_cast<std::size_t>(place), ",");
+    text.insert(static_cast<std::size_t>(place), 1, ',');
   return text;
 }
 
@@ -258,10 +258,9 @@ int run_tune(TuneArguments& arguments, const CommonOptions& common) {
 
 }  // namespace
 
-void add_tune_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
+void add_tune_command(Command& app, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<TuneArguments>();
-  CLI::App* command =
-      app.add_subcommand("tune", "train a small part of a checkpoint: positions or LoRA; merge it back");
+  Command* command = app.add_subcommand("tune", "train a small part of a checkpoint: positions or LoRA; merge it back");
   arguments->command = command;
   command->footer(
       "Example: torsor tune run --train lora --encoding 'linear(rope, factor=2)' --text book.txt --length 256 --out "
@@ -290,7 +289,7 @@ void add_tune_command(CLI::App& app, CommonOptions& common, Chosen& chosen) {
                       "files or folders to evaluate on; left out: a part of the text");
   command->add_option("--tokens", arguments->data.tokens, "a headerless file of token ids instead of text");
   command->add_option("--token-bytes", arguments->data.token_bytes, "bytes of a token id: 2 or 4")
-      ->check(CLI::IsMember({2, 4}));
+      ->check(one_of({"2", "4"}));
   command->add_option("--length", arguments->length, "tokens of a window; left out: the checkpoint's")
       ->check(whole_number(1));
   command->add_option("--steps", run.steps, "training steps")->check(whole_number(1))->capture_default_str();

@@ -1,18 +1,15 @@
 // What all sub-commands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "torsor/base/error.h"
 #include "torsor/base/progress.h"
+#include "torsor/cli/command_line.h"
 #include "torsor/data/tokenizer.h"
 
 namespace torsor {
@@ -28,29 +25,6 @@ struct CommonOptions {
   bool force = false;
 };
 
-/// Checks of an option's value; the message says what is expected and what came.
-inline CLI::Validator whole_number(std::int64_t least, std::int64_t most = std::int64_t{1} << 40) {
-  CLI::Validator validator;
-  validator.name("INT").operation([least, most](std::string& text) -> std::string {
-    std::int64_t value = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (failed == std::errc() && end == text.data() + text.size() && value >= least && value <= most) return {};
-    const std::string range =
-        most < (std::int64_t{1} << 40) ? str("from ", least, " to ", most) : str("of at least ", least);
-    return str("expected a whole number ", range, ", found ", text);
-  });
-  return validator;
-}
-inline CLI::Validator real_number(bool zero_too) {
-  CLI::Validator validator;
-  validator.name("FLOAT").operation([zero_too](std::string& text) -> std::string {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (!text.empty() && *end == '\0' && std::isfinite(value) && (zero_too ? value >= 0 : value > 0)) return {};
-    return str("expected a number ", zero_too ? "of at least" : "above", " 0, found ", text);
-  });
-  return validator;
-}
 /// The most heads, and channels of a head, that an option takes: sizes beyond cost hours and mean a slip.
 constexpr std::int64_t kMostHeads = 1 << 16;
 constexpr std::int64_t kMostThreads = 1024;
@@ -86,17 +60,17 @@ void refuse_out(const CommonOptions& common, const char* command);
 /// A line for people on standard error, unless --quiet.
 void say(const CommonOptions& common, const std::string& line);
 
-void add_inspect_commands(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_compare_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_train_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_eval_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_generate_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_convert_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_diagnose_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_extend_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_tune_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_syntax_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_bench_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
-void add_tokenizer_command(CLI::App& app, CommonOptions& common, Chosen& chosen);
+void add_inspect_commands(Command& app, CommonOptions& common, Chosen& chosen);
+void add_compare_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_train_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_eval_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_generate_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_convert_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_diagnose_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_extend_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_tune_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_syntax_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_bench_command(Command& app, CommonOptions& common, Chosen& chosen);
+void add_tokenizer_command(Command& app, CommonOptions& common, Chosen& chosen);
 
 }  // namespace torsor

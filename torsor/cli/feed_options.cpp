@@ -4,7 +4,7 @@
 
 namespace torsor {
 
-void add_feed_options(CLI::App* command, FeedArguments& arguments) {
+void add_feed_options(Command* command, FeedArguments& arguments) {
   command
       ->add_option(
           "--parser", arguments.parsers,
@@ -26,7 +26,7 @@ void add_feed_options(CLI::App* command, FeedArguments& arguments) {
                     "with --gate: the lower end of the interval must be above the threshold");
 }
 
-void add_tag_loss(CLI::App* command, double& weight) {
+void add_tag_loss(Command* command, double& weight) {
   command
       ->add_option("--tag-loss", weight,
                    "weight of the loss of the next token's tags, where the model predicts them (\"tag_heads\")")

@@ -16,10 +16,10 @@ struct FeedArguments {
   GateSettings gate;
 };
 
-void add_feed_options(CLI::App* command, FeedArguments& arguments);
+void add_feed_options(Command* command, FeedArguments& arguments);
 
 /// How much the tags' loss weighs in training (RunPlan::tag_loss).
-void add_tag_loss(CLI::App* command, double& weight);
+void add_tag_loss(Command* command, double& weight);
 
 ParseSources sources_of(const FeedArguments& arguments);
 

@@ -71,21 +71,6 @@ void on_interrupt(int) {
   if (stop_requested.exchange(true) || stops_at_once) _exit(kStopped);
 }
 
-/// What was wrong with the command line. The parser asks for a sub-command where one was misspelt.
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
-  const auto any = [](const CLI::App*) { return true; };
-  const CLI::App* group = &app;
-  while (!group->get_subcommands().empty()) group = group->get_subcommands().front();
-  const std::vector<std::string> rest = app.remaining(true);
-  const std::vector<const CLI::App*> commands = group->get_subcommands(any);
-  if (commands.empty() || rest.empty()) return std::string(error.what()) + "; see torsor --help";
-  if (rest.front().rfind('-', 0) == 0) return str("unknown option '", rest.front(), "'; see torsor --help");
-  std::string names;
-  for (const CLI::App* command : commands) names += (names.empty() ? "" : ", ") + command->get_name();
-  const std::string of = group == &app ? "" : str(" of torsor ", group->get_name());
-  return str("unknown command '", rest.front(), "'", of, "; there are ", names);
-}
-
 /// The first line of a message, so that a failure is one line whatever a library wrote.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -95,16 +80,13 @@ int complain(const std::string& message, int code) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Positional encodings of Transformers: compare, train, inspect, check."};
-  app.name("torsor");
-  app.set_version_flag("--version", std::string("torsor ") + TORSOR_VERSION);
-  app.require_subcommand(1);
-  app.fallthrough();
+  CommandLine app("torsor", "Positional encodings of Transformers: compare, train, inspect, check.",
+                  str("torsor ", TORSOR_VERSION));
   CommonOptions common;
   Chosen chosen;
   app.add_option("--threads", common.threads, "threads to use; 0 = one a core")->check(whole_number(0, kMostThreads));
-  CLI::Option* seed = app.add_option("--seed", common.seed, "seed of everything that is drawn")
-                          ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()));
+  CommandOption* seed = app.add_option("--seed", common.seed, "seed of everything that is drawn")
+                            ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()));
   app.add_flag("--quiet", common.quiet, "no progress and no messages");
   app.add_flag("--json", common.json, "one JSON document on standard output");
   app.add_option("--out", common.out, "where results go");
@@ -122,17 +104,10 @@ int run(int argc, char** argv) {
   add_syntax_command(app, common, chosen);
   add_tokenizer_command(app, common, chosen);
   add_bench_command(app, common, chosen);
-  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+  for (Command* command : app.subcommands())
     command->footer(
-        str("Also: --out, --force, --seed, --threads, --quiet, --json; see torsor --help.\n", command->get_footer()));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked) {
-    app.exit(asked);  // --help and --version print and end well
-    return kDone;
-  } catch (const CLI::ParseError& error) {
-    return complain(usage_message(app, error), kUsage);
-  }
+        str("Also: --out, --force, --seed, --threads, --quiet, --json; see torsor --help.\n", command->footer()));
+  if (!app.parse(argc, argv)) return kDone;
   common.seed_given = seed->count() > 0;
   if (common.threads > 0) at::set_num_threads(common.threads);
   return chosen();

@@ -19,7 +19,7 @@ struct SyntaxOptions {
   bool final_period = false;
 };
 
-void add_syntax_options(CLI::App* command, SyntaxOptions& options);
+void add_syntax_options(Command* command, SyntaxOptions& options);
 
 /// The first of these options that was given, or null.
 const char* given_syntax_option(const SyntaxOptions& options);
