@@ -249,7 +249,7 @@ TEST(CacheContract, AWindowForgetsNothingForWhatIsRefused) {
       const Placed part = slice(all, first, count);
       AttendOptions options = subject.options(part);
       if (!windowed) options.window.reset();
-      return into.attend(part.tokens.q, part.tokens.k, part.tokens.v, options).output;
+      return into.attend(part.tokens.q, part.tokens.k, part.tokens.v, options).out;
     };
     for (KvCache* one : {&cache, &other}) attend(*one, 0, 20, true);
     ASSERT_EQ(cache.held()[0], 20);

@@ -488,7 +488,8 @@ Attended KvCache::attend(const at::Tensor& q, const at::Tensor& k, const at::Ten
   for (std::size_t b = 0; b < first.size(); ++b) first[b] -= layer.forgotten[b];
   const std::vector<std::int64_t> held = layer.held();
   const bool alike = std::equal(held.begin() + 1, held.end(), held.begin()) &&
-                     std::equal(first.begin() + 1, first.end(), first.begin()) && after[0] - before.lengths[0] == k.size(2);
+                     std::equal(first.begin() + 1, first.end(), first.begin()) &&
+                     after[0] - before.lengths[0] == k.size(2);
   reading.query_offsets = alike ? at::Tensor() : as_tensor(first, options_.device);
   try {
     return ask(q, reading, frame);

@@ -30,6 +30,12 @@ Json read_json(const std::string& path, int max_depth = 64);
 /// null; bytes that are not UTF-8 become U+FFFD. read_json(write) gives the same value otherwise.
 std::string json_text(const Json& value, int indent = -1);
 
+/// The value, or null for none.
+template <class T>
+Json json_or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
 /// Reads the keys of one object with checked types, and refuses keys that nobody asked for:
 ///
 ///     JsonObject object(json, "run.json");

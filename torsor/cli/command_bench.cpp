@@ -20,7 +20,7 @@ struct BenchArguments {
   std::int64_t repeat = 0;  ///< 0 = nine, and fewer for what takes long
 };
 
-int run_command(const BenchArguments& arguments, const CommonOptions& common) {
+int run_bench(const BenchArguments& arguments, const CommonOptions& common) {
   if (!common.out.empty() && !common.force && std::filesystem::exists(common.out))
     throw Error(str("'", common.out, "' exists; replace it with --force"));
   BenchOptions options = arguments.options;
@@ -64,7 +64,7 @@ void add_bench_command(Command& app, CommonOptions& common, Chosen& chosen) {
   command->add_flag("--quick", arguments->options.quick, "only rows that take less than about a second a round");
   command->add_flag("--full", arguments->options.full, "also the sequence of 131072 tokens, about a minute");
   command->callback(
-      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_command(*arguments, common); }; });
+      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_bench(*arguments, common); }; });
 }
 
 }  // namespace torsor

@@ -183,7 +183,7 @@ ComparePlan plan_of(const CompareArguments& arguments, const CommonOptions& comm
   return plan;
 }
 
-int run_command(const CompareArguments& arguments, const CommonOptions& common) {
+int run_compare(const CompareArguments& arguments, const CommonOptions& common) {
   if (arguments.list) {
     if (arguments.grid.empty()) throw UsageError("--list goes with --grid");
     const std::int64_t layers =
@@ -293,7 +293,7 @@ void add_compare_command(Command& app, CommonOptions& common, Chosen& chosen) {
   command->add_flag("--resume", arguments->resume, "go on where an earlier call stopped");
   arguments->command = command;
   command->callback(
-      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_command(*arguments, common); }; });
+      [&common, &chosen, arguments] { chosen = [&common, arguments] { return run_compare(*arguments, common); }; });
 }
 
 }  // namespace torsor

@@ -12,8 +12,6 @@
 namespace torsor {
 namespace {
 
-using namespace syntax;
-
 struct Counts {
   std::size_t sentences = 0, words = 0, multiwords = 0, empty_nodes = 0;
   std::size_t crossing_sentences = 0, crossing_arcs = 0;
@@ -26,17 +24,17 @@ struct Finding {
 };
 
 /// What a sound sentence may still have wrong: a text that its tokens do not spell, a root that is not called root.
-void look_closer(const Sentence& sentence, std::vector<Finding>& findings) {
+void look_closer(const syntax::Sentence& sentence, std::vector<Finding>& findings) {
   for (std::size_t i = 0; i < sentence.size(); ++i) {
-    const Word& word = sentence.words[i];
-    if ((word.head == 0) == (base_relation(word.deprel) == "root")) continue;
+    const syntax::Word& word = sentence.words[i];
+    if ((word.head == 0) == (syntax::base_relation(word.deprel) == "root")) continue;
     findings.push_back({sentence.line, str("expected the relation root with head 0 and only there, got ", word.deprel,
                                            " with head ", word.head, " for word ", i + 1)});
   }
   const auto text = sentence.comment("text");
   if (!text) return;
   try {
-    make_parse(std::span(&sentence, 1), *text);
+    syntax::make_parse(std::span(&sentence, 1), *text);
   } catch (const Error& error) {
     findings.push_back({sentence.line, str("# text: ", error.what())});
   }
@@ -54,22 +52,22 @@ Json counts_json(const Counts& counts) {
   return json;
 }
 
-int run_check(const std::vector<std::string>& files, const CommonOptions& common) {
+int run_syntax_check(const std::vector<std::string>& files, const CommonOptions& common) {
   refuse_out(common, "syntax check");
   Json list = Json::array();
   bool sound = true;
   for (const std::string& file : files) {
     if (stop_requested) throw Interrupted("syntax check was stopped");
-    const Document document = read_conllu_file(file, {.lenient = true});
+    const syntax::Document document = syntax::read_conllu_file(file, {.lenient = true});
     std::vector<Finding> findings;
-    for (const Skipped& skipped : document.skipped) findings.push_back({skipped.line, skipped.reason});
+    for (const syntax::Skipped& skipped : document.skipped) findings.push_back({skipped.line, skipped.reason});
     Counts counts;
-    for (const Sentence& sentence : document.sentences) {
+    for (const syntax::Sentence& sentence : document.sentences) {
       ++counts.sentences;
       counts.words += sentence.size();
       counts.multiwords += sentence.multiwords.size();
       counts.empty_nodes += sentence.empty_nodes.size();
-      const int crossing = count_nonprojective(sentence.heads());
+      const int crossing = syntax::count_nonprojective(sentence.heads());
       counts.crossing_sentences += crossing > 0 ? 1 : 0;
       counts.crossing_arcs += static_cast<std::size_t>(crossing);
       look_closer(sentence, findings);
@@ -111,7 +109,8 @@ void add_syntax_check(Command& syntax, CommonOptions& common, Chosen& chosen) {
       "Exits with 1 when there is a defect.\n"
       "Example: torsor syntax check treebank.conllu");
   command->add_option("files", *files, "CoNLL-U files")->required();
-  command->callback([&common, &chosen, files] { chosen = [&common, files] { return run_check(*files, common); }; });
+  command->callback(
+      [&common, &chosen, files] { chosen = [&common, files] { return run_syntax_check(*files, common); }; });
 }
 
 }  // namespace torsor

@@ -14,50 +14,48 @@
 namespace torsor {
 namespace {
 
-using namespace torsor::syntax;
-
 struct SyntaxGateArguments {
   std::string parser;
   std::vector<std::string> files;
-  GateOptions options;
+  syntax::GateOptions options;
   bool domain_given = false;
-  ParserChoice choice;
+  syntax::ParserChoice choice;
 };
 
 int run_syntax_gate(const SyntaxGateArguments& arguments, const CommonOptions& common) {
   if (!common.out.empty() && !common.force && std::filesystem::exists(common.out))
     throw Error(str("'", common.out, "' exists; replace it with --force"));
-  GateOptions options = arguments.options;
+  syntax::GateOptions options = arguments.options;
   options.seed = common.seed;
-  std::vector<Sentence> gold;
+  std::vector<syntax::Sentence> gold;
   for (const std::string& file : arguments.files) {
-    for (Sentence& sentence : read_treebank({file})) gold.push_back(std::move(sentence));
+    for (syntax::Sentence& sentence : syntax::read_treebank({file})) gold.push_back(std::move(sentence));
     if (!arguments.domain_given) options.of_sentence.resize(gold.size(), std::filesystem::path(file).stem().string());
   }
   if (gold.empty()) throw Error(str(arguments.files.front(), ": the gold files hold no sentence"));
-  ParserChoice choice = arguments.choice;
+  syntax::ParserChoice choice = arguments.choice;
   stop_while_parsing(arguments.parser, choice);
-  const std::unique_ptr<Parser> parser = make_parser(arguments.parser, choice);
-  const GateReport report = run_gate(*parser, gold, options);
-  const Json json = gate_to_json(report);
+  const std::unique_ptr<syntax::Parser> parser = syntax::make_parser(arguments.parser, choice);
+  const syntax::GateReport report = run_gate(*parser, gold, options);
+  const Json json = syntax::gate_to_json(report);
   if (!common.out.empty()) write_file_atomic(common.out, json_text(json, 2) + "\n");
   if (common.json) {
     std::cout << json_text(json, 1) << "\n";
     return 0;
   }
-  const ParserInfo& info = report.parser;
+  const syntax::ParserInfo& info = report.parser;
   std::cout << info.backend << " " << info.name << " " << info.version
             << (info.model_sha256.empty() ? "" : ", model " + info.model_sha256.substr(0, 12)) << ", scheme "
             << info.scheme << (info.prefix_safe ? ", prefix safe" : "") << ", on "
             << (options.tokens ? "gold tokens" : "raw text") << ", threshold " << options.threshold
             << (options.strict ? " for the lower end" : "") << "\n"
-            << gate_table(report);
+            << syntax::gate_table(report);
   if (report.seconds > 0) std::cout << static_cast<double>(report.all.sentences) / report.seconds << " sentences/s\n";
   return 0;
 }
 
 struct SyntaxAdviseArguments {
-  AdviceQuestion question;
+  syntax::AdviceQuestion question;
   std::string gate;
   std::vector<double> perplexities;
   bool tree = false;
@@ -67,13 +65,13 @@ int run_syntax_advise(const SyntaxAdviseArguments& arguments, const CommonOption
   refuse_out(common, "syntax advise");
   if (arguments.tree) {
     if (common.json)
-      std::cout << json_text({{"tree", decision_tree()}}) << "\n";
+      std::cout << json_text({{"tree", syntax::decision_tree()}}) << "\n";
     else
-      std::cout << decision_tree();
+      std::cout << syntax::decision_tree();
     return 0;
   }
-  AdviceQuestion question = arguments.question;
-  if (!arguments.gate.empty()) question.gate = gate_from_json(read_json(arguments.gate), arguments.gate);
+  syntax::AdviceQuestion question = arguments.question;
+  if (!arguments.gate.empty()) question.gate = syntax::gate_from_json(read_json(arguments.gate), arguments.gate);
   if (!question.gate && !question.domains.empty()) throw UsageError("--domains goes with --gate");
   if (!arguments.perplexities.empty()) {
     const auto sound = [](double one) { return std::isfinite(one) && one > 0; };
@@ -81,7 +79,7 @@ int run_syntax_advise(const SyntaxAdviseArguments& arguments, const CommonOption
       throw UsageError("--perplexities takes two numbers above 0: with syntax, and of the base");
     question.rise = arguments.perplexities[0] / arguments.perplexities[1] - 1;
   }
-  const Advice advice = advise(question);
+  const syntax::Advice advice = advise(question);
   if (common.json) {
     std::cout << json_text({{"expression", advice.expression.empty() ? Json() : Json(advice.expression)},
                             {"reasons", advice.reasons},
@@ -124,7 +122,7 @@ void add_syntax_gate(Command& syntax, CommonOptions& common, Chosen& chosen) {
 
 void add_syntax_advise(Command& syntax, CommonOptions& common, Chosen& chosen) {
   auto arguments = std::make_shared<SyntaxAdviseArguments>();
-  AdviceQuestion& question = arguments->question;
+  syntax::AdviceQuestion& question = arguments->question;
   Command* command = syntax.add_subcommand("advise", "which syntax for which model, and what a closed gate means");
   command->footer("Example: torsor syntax advise --encoding alibi --gate gate.json");
   CommandOption* encoding =

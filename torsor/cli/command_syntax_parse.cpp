@@ -12,13 +12,11 @@
 namespace torsor {
 namespace {
 
-using namespace torsor::syntax;
-
 struct SyntaxParseArguments {
   std::string parser;
   std::string file;
   bool tokenized = false;
-  ParserChoice choice;
+  syntax::ParserChoice choice;
 };
 
 bool ends_with(const std::string& text, const std::string& end) {
@@ -29,9 +27,10 @@ bool ends_with(const std::string& text, const std::string& end) {
 std::vector<std::vector<std::string>> given_tokens(const std::string& path, bool conllu) {
   std::vector<std::vector<std::string>> sentences;
   if (conllu || ends_with(path, ".conllu")) {
-    for (const Sentence& sentence : read_conllu_file(path, {.lenient = false, .check_trees = false}).sentences) {
+    for (const syntax::Sentence& sentence :
+         syntax::read_conllu_file(path, {.lenient = false, .check_trees = false}).sentences) {
       sentences.emplace_back();
-      for (const Word& word : sentence.words) sentences.back().push_back(word.form);
+      for (const syntax::Word& word : sentence.words) sentences.back().push_back(word.form);
     }
     return sentences;
   }
@@ -55,18 +54,18 @@ int run_syntax_parse(SyntaxParseArguments arguments, const CommonOptions& common
   if (const std::size_t at = find_invalid_utf8(text); at != std::string::npos)
     throw Error(str(arguments.file, ": expected UTF-8, found another byte at ", at));
   stop_while_parsing(arguments.parser, arguments.choice);
-  const std::unique_ptr<Parser> parser = make_parser(arguments.parser, arguments.choice);
-  const double begun = steady_seconds();
-  const std::vector<ParsedSentence> results =
+  const std::unique_ptr<syntax::Parser> parser = syntax::make_parser(arguments.parser, arguments.choice);
+  const double begun = syntax::steady_seconds();
+  const std::vector<syntax::ParsedSentence> results =
       arguments.tokenized
           ? parser->parse_tokens(given_tokens(arguments.file, arguments.parser == "conllu:" + arguments.file))
           : parser->parse_text(text);
-  const double seconds = steady_seconds() - begun;
+  const double seconds = syntax::steady_seconds() - begun;
   std::string conllu, first_reason;
   std::size_t words = 0, unparsed = 0;
-  for (const ParsedSentence& one : results) {
+  for (const syntax::ParsedSentence& one : results) {
     if (!one.parsed && unparsed++ == 0) first_reason = one.reason;
-    Sentence sentence = one.sentence;
+    syntax::Sentence sentence = one.sentence;
     words += sentence.size();
     fill_words(sentence);
     if (sentence.words.empty()) continue;  // nothing but white space

@@ -12,14 +12,12 @@
 namespace torsor {
 namespace {
 
-using namespace syntax;
-
 struct ScoreArguments {
   std::string gold, system;
   bool repair = false;
 };
 
-Json agreement_json(const Agreement& agreement) {
+Json agreement_json(const syntax::Agreement& agreement) {
   Json json;
   json["correct"] = agreement.correct;
   json["gold"] = agreement.gold;
@@ -32,16 +30,17 @@ Json agreement_json(const Agreement& agreement) {
 
 int run_score(const ScoreArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "syntax score");
-  const Document gold = read_conllu_file(arguments.gold);
-  Document system = read_conllu_file(arguments.system, {.check_trees = !arguments.repair});
+  const syntax::Document gold = syntax::read_conllu_file(arguments.gold);
+  syntax::Document system = syntax::read_conllu_file(arguments.system, {.check_trees = !arguments.repair});
   if (arguments.repair) {
-    const RepairReport report = repair(system);
+    const syntax::RepairReport report = repair(system);
     if (report.repaired > 0) say(common, str(arguments.system, ": ", report.text()));
   }
-  const Score result = score(gold.sentences, system.sentences);
-  const std::pair<const char*, const Agreement&> rows[] = {{"tokens", result.tokens}, {"sentences", result.sentences},
-                                                           {"words", result.words},   {"uas", result.uas},
-                                                           {"las", result.las},       {"clas", result.clas}};
+  const syntax::Score result = score(gold.sentences, system.sentences);
+  const std::pair<const char*, const syntax::Agreement&> rows[] = {
+      {"tokens", result.tokens}, {"sentences", result.sentences},
+      {"words", result.words},   {"uas", result.uas},
+      {"las", result.las},       {"clas", result.clas}};
   if (common.json) {
     Json json;
     json["uas"] = 100 * result.uas.f1();

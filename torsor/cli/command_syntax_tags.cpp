@@ -12,8 +12,6 @@
 namespace torsor {
 namespace {
 
-using namespace syntax;
-
 struct TagsArguments {
   std::string file;
   bool invert = false;
@@ -29,18 +27,18 @@ std::string joined(const List& list, const Write& write) {
 
 int run_tags(const TagsArguments& arguments, const CommonOptions& common) {
   refuse_out(common, "syntax tags");
-  const Document document = read_conllu_file(arguments.file, {.lenient = arguments.lenient});
+  const syntax::Document document = syntax::read_conllu_file(arguments.file, {.lenient = arguments.lenient});
   Json rows = Json::array();
   std::size_t lifted_sentences = 0;
-  for (const Sentence& sentence : document.sentences) {
-    const std::vector<int> heads = sentence.heads(), projective = projectivise(heads);
+  for (const syntax::Sentence& sentence : document.sentences) {
+    const std::vector<int> heads = sentence.heads(), projective = syntax::projectivise(heads);
     lifted_sentences += heads != projective ? 1 : 0;
-    const std::string tags = joined(hexatags_of(projective), hexatag_text);
+    const std::string tags = joined(syntax::hexatags_of(projective), syntax::hexatag_text);
     if (common.json) {
       const auto id = sentence.comment("sent_id");
       rows.push_back({{"sent_id", id ? Json(*id) : Json(nullptr)},
                       {"words", sentence.size()},
-                      {"nonprojective_arcs", count_nonprojective(heads)},
+                      {"nonprojective_arcs", syntax::count_nonprojective(heads)},
                       {"tags", tags}});
     } else {
       std::cout << tags << "\n";
@@ -50,7 +48,7 @@ int run_tags(const TagsArguments& arguments, const CommonOptions& common) {
   if (lifted_sentences > 0)
     say(common, str(lifted_sentences, " of ", document.sentences.size(),
                     " sentences have crossing arcs and were made projective"));
-  for (const Skipped& skipped : document.skipped)
+  for (const syntax::Skipped& skipped : document.skipped)
     say(common, str("left out ", arguments.file, ":", skipped.line, ": ", skipped.reason));
   return 0;
 }
@@ -64,9 +62,9 @@ int run_invert(const TagsArguments& arguments, const CommonOptions& common) {
     ++number;
     try {
       std::istringstream words(line);
-      std::vector<Hexatag> tags;
-      for (std::string word; words >> word;) tags.push_back(parse_hexatag(word));
-      const std::vector<int> heads = heads_of(tags);
+      std::vector<syntax::Hexatag> tags;
+      for (std::string word; words >> word;) tags.push_back(syntax::parse_hexatag(word));
+      const std::vector<int> heads = syntax::heads_of(tags);
       if (common.json)
         rows.push_back(heads);
       else

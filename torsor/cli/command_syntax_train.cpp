@@ -13,15 +13,13 @@
 namespace torsor {
 namespace {
 
-using namespace torsor::syntax;
-
 struct SyntaxTrainArguments {
   std::string parser;
   std::vector<std::string> treebank;
   std::string development;
-  NativeTraining training;
+  syntax::NativeTraining training;
   bool epochs_given = false;
-  UdpipeTraining udpipe;
+  syntax::UdpipeTraining udpipe;
 };
 
 /// Refuses to write over what is there, as `torsor train` does.
@@ -36,8 +34,8 @@ void check_folder(const std::string& folder, bool resume, const CommonOptions& c
   if (resume && !run_there) say(common, str("no saved state in '", folder, "': from the first step"));
 }
 
-void report(const NativeTraining& training, const CommonOptions& common) {
-  const NativeModel model = read_native_model(training.folder);
+void report(const syntax::NativeTraining& training, const CommonOptions& common) {
+  const syntax::NativeModel model = syntax::read_native_model(training.folder);
   if (common.json) {
     Json json = model.training;
     json["out"] = training.folder;
@@ -54,11 +52,11 @@ void report(const NativeTraining& training, const CommonOptions& common) {
 }
 
 /// f_syn: no parser, but made of the same treebanks.
-int run_arcs(const SyntaxTrainArguments& arguments, const std::vector<Sentence>& sentences,
-             const std::vector<Sentence>& development, const CommonOptions& common) {
+int run_arcs(const SyntaxTrainArguments& arguments, const std::vector<syntax::Sentence>& sentences,
+             const std::vector<syntax::Sentence>& development, const CommonOptions& common) {
   if (development.empty()) throw UsageError("syntax train --parser arcs needs --dev: it decides when training ends");
   const bool incremental = arguments.parser == "arcs-incremental";
-  ArcTraining training;
+  syntax::ArcTraining training;
   training.seed = common.seed;
   training.folder = common.out;
   training.resume = arguments.training.resume;
@@ -67,10 +65,10 @@ int run_arcs(const SyntaxTrainArguments& arguments, const std::vector<Sentence>&
   const Progress::Options progress = progress_options(common, arguments.parser);
   training.progress = &progress;
   training.on_message = [&](const std::string& line) { say(common, line); };
-  const TrainedArcs trained =
+  const syntax::TrainedArcs trained =
       train_arcs(arc_sentences(sentences, incremental), arc_sentences(development, incremental),
                  {.incremental = incremental, .exchange = arguments.parser == "arcs-exchange"}, training);
-  const NativeModel model = read_native_model(common.out);
+  const syntax::NativeModel model = syntax::read_native_model(common.out);
   if (common.json) {
     Json json = model.training;
     json["out"] = common.out;
@@ -87,37 +85,37 @@ int run_arcs(const SyntaxTrainArguments& arguments, const std::vector<Sentence>&
 int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("syntax train needs --out, the folder (or UDPipe's file) of the model");
   const bool udpipe = arguments.parser == "udpipe";
-  if (udpipe && !has_udpipe())
+  if (udpipe && !syntax::has_udpipe())
     throw Error("this torsor was built without UDPipe; configure it with -DTORSOR_WITH_UDPIPE=ON");
   if (udpipe && arguments.training.resume) throw UsageError("UDPipe's training cannot be resumed");
   if (udpipe && !common.force && std::filesystem::exists(common.out))
     throw Error(str("'", common.out, "' exists; replace it with --force"));
   if (!udpipe) {
-    check_native_training(arguments.training);
+    syntax::check_native_training(arguments.training);
     check_folder(common.out, arguments.training.resume, common);
   }
-  const std::vector<Sentence> sentences = read_treebank(arguments.treebank);
-  std::vector<Sentence> development;
-  if (!arguments.development.empty()) development = read_treebank({arguments.development});
+  const std::vector<syntax::Sentence> sentences = syntax::read_treebank(arguments.treebank);
+  std::vector<syntax::Sentence> development;
+  if (!arguments.development.empty()) development = syntax::read_treebank({arguments.development});
   if (sentences.empty()) throw Error("the treebank holds no sentences");
   std::size_t words = 0;
-  for (const Sentence& sentence : sentences) words += sentence.size();
+  for (const syntax::Sentence& sentence : sentences) words += sentence.size();
   say(common, str(sentences.size(), " sentences, ", words, " words"));
   if (arguments.parser.starts_with("arcs")) return run_arcs(arguments, sentences, development, common);
   if (udpipe) {
-    UdpipeTraining training = arguments.udpipe;
+    syntax::UdpipeTraining training = arguments.udpipe;
     training.trees = sentences;
     training.development = development;
     std::ostream nowhere(nullptr);
     stops_at_once = true;  // UDPipe asks nobody, and writes its file at the end
-    train_udpipe(training, common.out, common.quiet ? nowhere : std::cerr);
+    syntax::train_udpipe(training, common.out, common.quiet ? nowhere : std::cerr);
     if (common.json)
       std::cout << json_text({{"out", common.out}}) << "\n";
     else
       std::cout << "model in " << common.out << "\n";
     return 0;
   }
-  NativeTraining training = arguments.training;
+  syntax::NativeTraining training = arguments.training;
   training.seed = common.seed;
   training.folder = common.out;
   training.stop = &stop_requested;
@@ -126,11 +124,12 @@ int run_syntax_train(const SyntaxTrainArguments& arguments, const CommonOptions&
   training.on_message = [&](const std::string& line) { say(common, line); };
   if (!arguments.epochs_given) training.epochs = arguments.parser == "native" ? 15 : 22;
   const Json tokenizer = syntax::Tokenizer(sentences).to_json();
-  const std::vector<TaggedTree> trees = tagged_trees(sentences), scored = tagged_trees(development);
+  const std::vector<syntax::TaggedTree> trees = syntax::tagged_trees(sentences),
+                                        scored = syntax::tagged_trees(development);
   if (arguments.parser == "native")
-    train_biaffine(trees, scored, {}, training, tokenizer);
+    syntax::train_biaffine(trees, scored, {}, training, tokenizer);
   else
-    train_incremental(trees, scored, {}, training, tokenizer);
+    syntax::train_incremental(trees, scored, {}, training, tokenizer);
   report(training, common);
   return 0;
 }

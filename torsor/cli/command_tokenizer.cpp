@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kMostTokens = 1'000'000;
 
-struct TrainArguments {
+struct TokenizerTrainArguments {
   std::vector<std::string> text;
   std::int64_t generated = 4'000'000;
   bool generated_given = false;
@@ -55,7 +55,7 @@ Amount measure(const Tokenizer& tokenizer, const Corpus& corpus, const char* com
   return amount;
 }
 
-int run_tokenizer_train(const TrainArguments& arguments, const CommonOptions& common) {
+int run_tokenizer_train(const TokenizerTrainArguments& arguments, const CommonOptions& common) {
   if (common.out.empty()) throw UsageError("tokenizer train needs --out, the folder that tokenizer.json is written to");
   if (!arguments.text.empty() && arguments.generated_given)
     throw UsageError("tokenizer train takes --text or --generated, not both");
@@ -210,7 +210,7 @@ int run_tokenizer_show(const UseArguments& arguments, const CommonOptions& commo
 }
 
 void add_train(Command& group, CommonOptions& common, Chosen& chosen) {
-  auto arguments = std::make_shared<TrainArguments>();
+  auto arguments = std::make_shared<TokenizerTrainArguments>();
   Command* command = group.add_subcommand("train", "learn the merges of a byte-level BPE from text");
   command->footer(
       "FOLDER/tokenizer.json is written, which Hugging Face's tokenizers reads too.\n"

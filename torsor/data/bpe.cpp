@@ -14,8 +14,6 @@
 namespace torsor {
 namespace {
 
-constexpr TokenId kNoToken = std::numeric_limits<TokenId>::max();
-
 /// Numbers and texts for a hash, so that no two lists look alike.
 class Record {
  public:

@@ -18,6 +18,8 @@ std::string byte_letters(std::string_view bytes);
 /// The bytes that `letters` stand for, or nothing when one of its characters stands for no byte.
 std::optional<std::string> letters_to_bytes(std::string_view letters);
 
+/// U+2581, which stands for a space in the tokens of SentencePiece and its kin.
+inline constexpr std::string_view kSpace = "\xE2\x96\x81";
 /// "<0x00>" to "<0xFF>", which SentencePiece calls the tokens of single bytes.
 std::string byte_name(std::uint8_t byte);
 

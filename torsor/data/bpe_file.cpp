@@ -18,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string shown(std::string_view text) { return quote(text, 40); }
-
 /// Texts are cut by one of the rules that are known, then written as bytes.
 struct Cutting {
   BpeSplit split = BpeSplit::gpt2;
@@ -104,7 +102,7 @@ Json cutting_json(const BpeModel& model) {
   return {{"type", "Sequence"}, {"pretokenizers", Json::array({first, bytes})}};
 }
 
-BpeModel model_of(const Json& json, const std::string& path) {
+BpeModel bpe_model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
   // The model's type first: it tells best what kind of file this is.
   JsonObject model = document.object("model");
@@ -184,11 +182,11 @@ std::shared_ptr<const BpeTokenizer> BpeTokenizer::load(const std::string& path) 
     if (!two_files) source += "/tokenizer.json";
   }
   return tokenizer_of<BpeTokenizer>(
-      source, two_files ? read_vocab_and_merges(path) : model_of(read_tokenizer_json(source), source));
+      source, two_files ? read_vocab_and_merges(path) : bpe_model_of(read_tokenizer_json(source), source));
 }
 
 std::shared_ptr<const BpeTokenizer> BpeTokenizer::parse(std::string_view text, const std::string& source) {
-  return tokenizer_of<BpeTokenizer>(source, model_of(parse_json(text, source), source));
+  return tokenizer_of<BpeTokenizer>(source, bpe_model_of(parse_json(text, source), source));
 }
 
 std::string BpeTokenizer::json() const {

@@ -6,13 +6,9 @@
 #include "torsor/base/error.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe_alphabet.h"
+#include "torsor/data/tokenizer_json.h"
 
 namespace torsor {
-namespace {
-
-std::string shown(std::string_view text) { return quote(text, 40); }
-
-}  // namespace
 
 BpeNames::BpeNames(const Json& vocabulary, std::vector<BpeAddedToken> added, std::string source)
     : source_(std::move(source)), added_(std::move(added)) {

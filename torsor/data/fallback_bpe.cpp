@@ -10,16 +10,12 @@
 #include "torsor/base/utf8.h"
 #include "torsor/data/bpe_alphabet.h"
 #include "torsor/data/replaced.h"
+#include "torsor/data/tokenizer_json.h"
 
 namespace torsor {
 namespace {
 
 using Prefix = FallbackBpeModel::Prefix;
-
-constexpr std::string_view kSpace = "\xE2\x96\x81";
-constexpr TokenId kNoToken = std::numeric_limits<TokenId>::max();
-
-std::string shown(std::string_view text) { return quote(text, 40); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include "torsor/base/file.h"
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
+#include "torsor/data/bpe_alphabet.h"
 #include "torsor/data/bpe_names.h"
 #include "torsor/data/fallback_bpe.h"
 #include "torsor/data/tokenizer_json.h"
@@ -14,10 +15,7 @@ namespace {
 
 using Prefix = FallbackBpeModel::Prefix;
 
-const std::string kSpace = "\xE2\x96\x81";
-
-std::string shown(std::string_view text) { return quote(text, 40); }
-std::string type_of(JsonObject& object) { return object.get<std::string>("type"); }
+const std::string kSpaceText(kSpace);
 
 void check_text(JsonObject& object, const char* key, const std::string& wanted, const char* name) {
   if (object.get<std::string>(key) != wanted) object.fail(str("key '", key, "' must be ", name));
@@ -45,11 +43,11 @@ void read_normalizer(const Json& value, const std::string& where, FallbackBpeMod
                     JsonObject::Blame::data);
     const std::string type = type_of(step);
     if (type == "Prepend" && model.prefix == Prefix::none) {
-      check_text(step, "prepend", kSpace, "U+2581");
+      check_text(step, "prepend", kSpaceText, "U+2581");
       model.prefix = Prefix::each;
     } else if (type == "Replace" && !replaces) {
       check_space_pattern(step);
-      check_text(step, "content", kSpace, "U+2581");
+      check_text(step, "content", kSpaceText, "U+2581");
       replaces = true;
     } else {
       step.fail(str("expected Prepend of U+2581 and Replace of spaces, each once at most, found ", shown(type)));
@@ -60,7 +58,7 @@ void read_normalizer(const Json& value, const std::string& where, FallbackBpeMod
 }
 
 void read_metaspace(JsonObject& pre, FallbackBpeModel& model) {
-  check_text(pre, "replacement", kSpace, "U+2581");
+  check_text(pre, "replacement", kSpaceText, "U+2581");
   const bool adds = pre.get<bool>("add_prefix_space", true);
   const auto scheme = pre.get<std::string>("prepend_scheme", adds ? "always" : "never");
   if (scheme == "always")
@@ -115,7 +113,7 @@ void check_decoder(const Json& value, const std::string& where) {
   }
 }
 
-FallbackBpeModel model_of(const Json& json, const std::string& path) {
+FallbackBpeModel fallback_model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
   JsonObject inner = document.object("model");
   FallbackBpeModel model;
@@ -139,30 +137,30 @@ FallbackBpeModel model_of(const Json& json, const std::string& path) {
 }  // namespace
 
 std::shared_ptr<const FallbackBpeTokenizer> FallbackBpeTokenizer::load(const std::string& path) {
-  return tokenizer_of<FallbackBpeTokenizer>(path, model_of(read_tokenizer_json(path), path));
+  return tokenizer_of<FallbackBpeTokenizer>(path, fallback_model_of(read_tokenizer_json(path), path));
 }
 
 std::shared_ptr<const FallbackBpeTokenizer> FallbackBpeTokenizer::parse(std::string_view text,
                                                                         const std::string& source) {
-  return tokenizer_of<FallbackBpeTokenizer>(source, model_of(parse_json(text, source), source));
+  return tokenizer_of<FallbackBpeTokenizer>(source, fallback_model_of(parse_json(text, source), source));
 }
 
 std::string FallbackBpeTokenizer::json() const {
-  const Json to_space = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
+  const Json to_space = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceText}};
   Json normalizer, pre_tokenizer;
   if (model_.early_spaces && model_.prefix == Prefix::each)
     normalizer = {{"type", "Sequence"},
-                  {"normalizers", Json::array({Json{{"type", "Prepend"}, {"prepend", kSpace}}, to_space})}};
+                  {"normalizers", Json::array({Json{{"type", "Prepend"}, {"prepend", kSpaceText}}, to_space})}};
   else if (model_.early_spaces)
     normalizer = to_space;
   else
     pre_tokenizer = {{"type", "Metaspace"},
-                     {"replacement", kSpace},
+                     {"replacement", kSpaceText},
                      {"prepend_scheme", model_.prefix == Prefix::each_bare       ? "always"
                                         : model_.prefix == Prefix::first_if_bare ? "first"
                                                                                  : "never"},
                      {"split", model_.split_words}};
-  Json decoders = Json::array({Json{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
+  Json decoders = Json::array({Json{{"type", "Replace"}, {"pattern", {{"String", kSpaceText}}}, {"content", " "}},
                                Json{{"type", "ByteFallback"}}, Json{{"type", "Fuse"}}});
   if (model_.prefix != Prefix::none)
     decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});

@@ -17,12 +17,12 @@ using grammar::make_world;
 using grammar::SentenceWriter;
 using grammar::World;
 
-struct Kind {
+struct ConstructionKind {
   std::string_view name;
   double weight;  // its share of a document's sentences, before facts are told for the first time
 };
 
-constexpr std::array<Kind, kConstructionCount> kKinds = {{
+constexpr std::array<ConstructionKind, kConstructionCount> kKinds = {{
     {"simple", 18},
     {"coordination", 6},
     {"attractor", 5},
@@ -85,7 +85,7 @@ std::size_t relative_depth_needed(Construction construction) {
 Construction draw_construction(Random& random, std::size_t max_relative_depth) {
   while (true) {
     double total = 0;
-    for (const Kind& kind : kKinds) total += kind.weight;
+    for (const ConstructionKind& kind : kKinds) total += kind.weight;
     double at = random.uniform() * total;
     std::size_t k = 0;
     while (k + 1 < kKinds.size() && at >= kKinds[k].weight) at -= kKinds[k++].weight;

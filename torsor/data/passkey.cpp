@@ -12,11 +12,11 @@
 namespace torsor {
 namespace {
 
-constexpr std::uint64_t kTestSeed = 20250302;
+constexpr std::uint64_t kPasskeySeed = 20250302;
 constexpr std::uint64_t kCodes = 100000;
-constexpr std::uint64_t kParts = 10;  // one code in ten is set apart
+constexpr std::uint64_t kPasskeyParts = 10;  // one code in ten is set apart
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
-constexpr std::size_t kMostEach = 10000;
+constexpr std::size_t kMostPasskeys = 10000;
 
 // Digits stand for themselves; '#' is where the code stands.
 constexpr const char* kTask = "somewhere below hides a secret code . find it and keep it in mind .";
@@ -35,7 +35,7 @@ constexpr const char* kVerbs =
     "hurried listened dreamed smiled talked swayed hid grew";
 constexpr const char* kPrepositions = "near behind beside under beyond before against above";
 
-std::vector<std::string> words_of(const std::string& text) {
+std::vector<std::string> words_in(const std::string& text) {
   std::istringstream in(text);
   std::vector<std::string> words;
   for (std::string word; in >> word;) words.push_back(word);
@@ -74,7 +74,7 @@ class Vocabulary {
   }
   Ids ids_of(const std::string& text) {
     Ids ids;
-    for (const std::string& word : words_of(text)) ids.push_back(word == "#" ? kCode : add(word));
+    for (const std::string& word : words_in(text)) ids.push_back(word == "#" ? kCode : add(word));
     return ids;
   }
   std::map<std::string, std::int64_t> ids_;
@@ -155,7 +155,7 @@ PasskeyTask::PasskeyTask(std::int64_t length) : length_(length) {
 }
 
 bool PasskeyTask::tested(std::uint64_t code) {
-  return random_at(kTestSeed, stream_of("task/passkey/codes"), code) % kParts == 0;
+  return random_at(kPasskeySeed, stream_of("task/passkey/codes"), code) % kPasskeyParts == 0;
 }
 
 std::uint32_t PasskeyTask::vocabulary_size() const { return static_cast<std::uint32_t>(vocabulary().words.size()); }
@@ -188,12 +188,12 @@ std::vector<TaskProblem> PasskeyTask::test(std::int64_t length, std::size_t each
   if (length < shortest_length() || length > kMostLength)
     throw UsageError(str("passkey: expected a test length from ", shortest_length(), " to ", kMostLength,
                          " tokens, found ", length));
-  if (each < 1 || each > kMostEach)
-    throw UsageError(str("passkey: expected from 1 to ", kMostEach, " problems a cell, found ", each));
+  if (each < 1 || each > kMostPasskeys)
+    throw UsageError(str("passkey: expected from 1 to ", kMostPasskeys, " problems a cell, found ", each));
   const std::size_t filler = static_cast<std::size_t>(length) + 1 - frame_size();
   std::vector<TaskProblem> problems;
   for (const std::int64_t depth : kDepths) {
-    Random random(kTestSeed, stream_of(str("task/passkey/test/", length, "/", depth)));
+    Random random(kPasskeySeed, stream_of(str("task/passkey/test/", length, "/", depth)));
     const std::size_t before = (filler * static_cast<std::size_t>(depth) + 50) / 100;
     for (std::size_t n = 0; n < each; ++n) {
       const std::uint64_t code = draw_code(random, true);

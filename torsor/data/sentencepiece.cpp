@@ -7,6 +7,7 @@
 #include "torsor/base/hash.h"
 #include "torsor/base/json.h"
 #include "torsor/base/utf8.h"
+#include "torsor/data/bpe_alphabet.h"
 #include "torsor/data/replaced.h"
 #include "torsor/data/tokenizer_json.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 using Kind = SentencePieceModel::Kind;
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";
 constexpr std::string_view kNonCharacter = "\xF4\x8F\xBF\xBF";
 
 /// Texts are given to the library up to this size; it counts in int.

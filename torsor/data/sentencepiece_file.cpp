@@ -21,16 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = SentencePieceModel::Kind;
 
-std::string shown(std::string_view text) { return quote(text, 40); }
-
 /// The names that marks have by default. In a tokenizer.json nothing else tells them from other special tokens.
 bool is_mark(const std::string& text) {
   static const std::set<std::string> kMarks = {"<s>",   "</s>",  "<pad>", "<bos>", "<eos>",
                                                "[CLS]", "[SEP]", "<cls>", "<sep>"};
   return kMarks.count(text) != 0;
 }
-
-std::string type_of(JsonObject& object) { return object.get<std::string>("type"); }
 
 /// The table of characters of `normalizer`: Precompiled, alone or as the only one of a Sequence.
 std::string characters_of(const Json& value, const std::string& where) {

@@ -22,8 +22,8 @@ using Kind = SentencePieceModel::Kind;
 using Method = SentencePieceModel::Method;
 
 constexpr std::size_t kLongestPiece = 4096;
-constexpr std::size_t kLongestText = 1024;  // of a replacement; the longest of NFKC has 33 bytes
-constexpr std::size_t kMostResults = 32;    // the library keeps room for so many replacements
+constexpr std::size_t kLongestReplacement = 1024;  // of a replacement; the longest of NFKC has 33 bytes
+constexpr std::size_t kMostResults = 32;           // the library keeps room for so many replacements
 
 // --- The wire format of protobuf ------------------------------------------------------------------------------------
 
@@ -275,8 +275,8 @@ class Trie {
         const std::uint32_t leaf = unit(target(at));
         if (!is_value(leaf) || (leaf & 0x7FFFFFFFU) >= texts_.size()) fail(str("unit ", at, " has no text"));
         const std::size_t begin = leaf & 0x7FFFFFFFU;
-        if (texts_.find('\0', begin) - begin > kLongestText)
-          fail(str("has a text of more than ", kLongestText, " bytes"));
+        if (texts_.find('\0', begin) - begin > kLongestReplacement)
+          fail(str("has a text of more than ", kLongestReplacement, " bytes"));
       }
       path.push_back({at, 1, 0});  // the byte 0 ends keys and is no part of one
     };

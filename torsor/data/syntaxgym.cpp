@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kMetrics = {"sum", "mean", "median", "range", "max", "min"};
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
+bool is_gap(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
 bool is_mark(char c) { return std::string_view(".,;:?!").find(c) != std::string_view::npos; }
 
 std::string trimmed(std::string_view text) {
   std::string result;
   for (const char c : text) {
-    if (!is_blank(c)) {
+    if (!is_gap(c)) {
       result += c;
     } else if (!result.empty() && result.back() != ' ') {
       result += ' ';
@@ -318,7 +318,7 @@ std::vector<std::int64_t> regions_of_tokens(const SuiteSentence& sentence, std::
       throw Error(str("suite: expected tokens inside the ", sentence.text.size(), " bytes of the sentence, found ",
                       token.begin, " to ", token.end));
     std::size_t first = token.begin;
-    while (first < token.end && is_blank(sentence.text[first])) ++first;
+    while (first < token.end && is_gap(sentence.text[first])) ++first;
     std::int64_t region = -1;
     for (std::size_t r = 0; r < sentence.regions.size() && first < token.end; ++r)
       if (first >= sentence.regions[r].begin && first < sentence.regions[r].end) region = static_cast<std::int64_t>(r);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@ namespace torsor {
 
 /// A token id; every id of a tokenizer lies in [0, vocabulary_size()).
 using TokenId = std::uint32_t;
+inline constexpr TokenId kNoToken = std::numeric_limits<TokenId>::max();
 
 /// A file of a tokenizer: its name within a folder, and its bytes.
 struct TokenizerFile {

@@ -105,7 +105,7 @@ std::shared_ptr<const Tokenizer> llama_vocabulary(const GgufFile& file) {
   }
   std::vector<Llama2Tokenizer::Piece> pieces;
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    pieces.push_back({static_cast<float>(scores[i]), replaced(tokens[i], "\xE2\x96\x81", " ")});
+    pieces.push_back({static_cast<float>(scores[i]), replaced(tokens[i], kSpace, " ")});
   return tokenizer_of<Llama2Tokenizer>(file.source(), std::move(pieces));
 }
 

@@ -73,6 +73,9 @@ Json added_tokens_json(const std::vector<BpeAddedToken>& added) {
   return list;
 }
 
+std::string shown(std::string_view text) { return quote(text, 40); }
+std::string type_of(JsonObject& object) { return object.get<std::string>("type"); }
+
 void refuse_key(JsonObject& object, const char* key, const char* why) {
   if (object.has(key)) object.fail(str("key '", key, "' must be null: ", why));
 }

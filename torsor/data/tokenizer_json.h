@@ -35,6 +35,11 @@ Json added_tokens_json(const std::vector<BpeAddedToken>& added);
 /// The flags and the text of one token, without its id.
 Json added_token_json(const BpeAddedToken& token);
 
+/// A text of a file as messages show it.
+std::string shown(std::string_view text);
+/// Its "type"; throws where that is missing.
+std::string type_of(JsonObject& object);
+
 /// Throws for a key that is there and not null: it would change what the ids are.
 void refuse_key(JsonObject& object, const char* key, const char* why);
 

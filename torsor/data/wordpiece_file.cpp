@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string shown(std::string_view text) { return quote(text, 40); }
-
 void require_type(JsonObject& object, const char* type) {
   if (const auto found = object.get<std::string>("type"); found != type)
     object.fail(str("key 'type' must be ", type, ", found ", shown(found)));
@@ -85,7 +83,7 @@ void read_marks(const Json& document, const std::string& source, WordPieceModel&
   }
 }
 
-WordPieceModel model_of(const Json& json, const std::string& path) {
+WordPieceModel wordpiece_model_of(const Json& json, const std::string& path) {
   JsonObject document(json, path, JsonObject::Blame::data);
   JsonObject model = document.object("model");
   // Older files leave the type out.
@@ -201,7 +199,7 @@ std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::load(const std::st
   const bool folder = fs::is_directory(path, error);
   const std::string json = folder ? path + "/tokenizer.json" : path, vocab = folder ? path + "/vocab.txt" : path;
   if (folder ? fs::exists(json, error) : path.ends_with(".json"))
-    return tokenizer_of<WordPieceTokenizer>(json, model_of(read_tokenizer_json(json), json));
+    return tokenizer_of<WordPieceTokenizer>(json, wordpiece_model_of(read_tokenizer_json(json), json));
   if (folder && !fs::exists(vocab, error))
     throw Error(str("tokenizer: expected tokenizer.json or vocab.txt in '", path, "'"));
   const fs::path config = fs::path(vocab).parent_path() / "tokenizer_config.json";
@@ -211,7 +209,7 @@ std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::load(const std::st
 
 std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::parse_json_text(std::string_view text,
                                                                               const std::string& source) {
-  return tokenizer_of<WordPieceTokenizer>(source, model_of(parse_json(text, source), source));
+  return tokenizer_of<WordPieceTokenizer>(source, wordpiece_model_of(parse_json(text, source), source));
 }
 
 std::shared_ptr<const WordPieceTokenizer> WordPieceTokenizer::parse_vocabulary(std::string_view text,

@@ -4,11 +4,6 @@
 namespace torsor {
 namespace {
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json to_json(const std::optional<Spread>& spread) {
   return spread ? Json{spread->least, spread->median, spread->most} : Json(nullptr);
 }
@@ -32,10 +27,10 @@ Json to_json(const BenchRow& row) {
   json["bar"] = barred ? Json(row.bar->value) : Json(nullptr);
   json["sense"] = barred ? Json(row.bar->sense == Bar::Sense::AtLeast ? "at least" : "at most") : Json(nullptr);
   json["holds"] = barred ? Json(!unfit && holds(*row.bar, row.ratio->value)) : Json(nullptr);
-  json["gflops"] = or_null(row.gflops);
-  json["ours_bytes"] = or_null(row.ours_bytes);
-  json["peer_bytes"] = or_null(row.peer_bytes);
-  json["difference"] = or_null(row.difference);
+  json["gflops"] = json_or_null(row.gflops);
+  json["ours_bytes"] = json_or_null(row.ours_bytes);
+  json["peer_bytes"] = json_or_null(row.peer_bytes);
+  json["difference"] = json_or_null(row.difference);
   json["note"] = row.note;
   return json;
 }

@@ -195,7 +195,7 @@ Json trained_tensors(const NameInfo& info, const Encoding& plain) {
   return all;
 }
 
-Json entry(const NameInfo& info) {
+Json name_entry(const NameInfo& info) {
   Json json;
   json["name"] = info.name;
   json["summary"] = info.summary;
@@ -264,12 +264,12 @@ std::string key_line(const NameInfo& info, const KeyInfo& key) {
 
 Json catalogue() {
   Json all = Json::array();
-  for (const NameInfo& info : registry()) all.push_back(entry(info));
+  for (const NameInfo& info : registry()) all.push_back(name_entry(info));
   return all;
 }
 
 Json catalogue_entry(const std::string& name) {
-  if (const NameInfo* info = find_name(name)) return entry(*info);
+  if (const NameInfo* info = find_name(name)) return name_entry(*info);
   parse(name);  // says what there is, and what may have been meant
   throw UsageError(str("unknown encoding '", name, "'"));
 }

@@ -20,8 +20,7 @@
 namespace torsor {
 namespace {
 
-constexpr const char* kFormat = "torsor-results-1";
-constexpr std::int64_t kSaveEvery = 50;
+constexpr const char* kResultsFormat = "torsor-results-1";
 constexpr std::int64_t kDecodedTokens = 64;
 
 bool stopped(const CompareControl& control) { return control.stop && control.stop->load(); }
@@ -248,7 +247,7 @@ class Comparison {
 
   Json document() const {
     Json json;
-    json["format"] = kFormat;
+    json["format"] = kResultsFormat;
     json["config"] = config_;
     json["machine"] = describe_machine();
     json["runs"] = runs_;

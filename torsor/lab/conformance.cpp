@@ -9,9 +9,9 @@
 namespace torsor {
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostAxes = 8;                  // no tensor of the format has more than four
-constexpr double kLargestWhole = 9007199254740992.0;  // 2^53: whole numbers above have gaps
+constexpr double kNull = -std::numeric_limits<double>::infinity();  // what a null of the format stands for
+constexpr std::size_t kMostAxes = 8;                                // no tensor of the format has more than four
+constexpr double kLargestWhole = 9007199254740992.0;                // 2^53: whole numbers above have gaps
 
 [[noreturn]] void bad(const std::string& where, const std::string& problem) { throw Error(str(where, ": ", problem)); }
 
@@ -53,7 +53,7 @@ at::Tensor read_tensor(const Json& json, const std::string& where) {
   std::size_t index = 0;
   for (const Json& entry : data) {
     if (entry.is_null()) {
-      out[index] = kMinusInfinity;
+      out[index] = kNull;
     } else if (entry.is_number()) {
       out[index] = entry.get<double>();
     } else {
@@ -296,7 +296,7 @@ Json tensor_to_json(const at::Tensor& tensor, const std::string& what) {
   json["shape"] = plain.sizes().vec();
   Json data = Json::array();
   for (std::int64_t i = 0; i < plain.numel(); ++i) {
-    if (values[i] == kMinusInfinity) {
+    if (values[i] == kNull) {
       data.push_back(nullptr);
     } else if (std::isfinite(values[i])) {
       data.push_back(values[i] == 0 ? 0.0 : values[i]);  // no minus zero

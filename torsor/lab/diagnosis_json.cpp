@@ -4,11 +4,6 @@
 namespace torsor {
 namespace {
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 void put_part(Json& json, const PartName& part) {
   json["term"] = part.term;
   json["layers"] = part.layers;
@@ -18,7 +13,7 @@ void put_part(Json& json, const PartName& part) {
 Json rotation_to_json(const RotationFacts& facts) {
   Json json;
   put_part(json, facts.part);
-  json["key_head"] = or_null(facts.key_head);
+  json["key_head"] = json_or_null(facts.key_head);
   json["initial"] = facts.initial;
   json["magnitude"] = facts.magnitude;
   json["softmax_factor"] = facts.softmax_factor;
@@ -60,7 +55,7 @@ Json rotation_to_json(const RotationFacts& facts) {
   json["dtypes"] = Json::array();
   for (const DtypeFacts& dtype : facts.dtypes)
     json["dtypes"].push_back({{"dtype", dtype.dtype},
-                              {"first_position", or_null(dtype.position)},
+                              {"first_position", json_or_null(dtype.position)},
                               {"plane", dtype.position ? Json(dtype.plane) : Json(nullptr)},
                               {"error", dtype.position ? Json(dtype.error) : Json(nullptr)},
                               {"searched", dtype.searched}});
@@ -76,23 +71,23 @@ Json bias_to_json(const BiasFacts& facts) {
   json["distances"] = facts.distances;
   json["per_head"] = facts.per_head;
   json["sight"] = Json::array();
-  for (const auto& sight : facts.sight) json["sight"].push_back(or_null(sight));
-  json["merge_from"] = or_null(facts.merge_from);
-  json["wraps"] = or_null(facts.wraps);
-  json["counts"] = or_null(facts.counts);
+  for (const auto& sight : facts.sight) json["sight"].push_back(json_or_null(sight));
+  json["merge_from"] = json_or_null(facts.merge_from);
+  json["wraps"] = json_or_null(facts.wraps);
+  json["counts"] = json_or_null(facts.counts);
   json["rows"] = Json::array();
   for (const BiasFacts::Rows& rows : facts.rows)
     json["rows"].push_back({{"length", rows.length},
                             {"read", rows.seen},
                             {"unseen", rows.unseen},
-                            {"first_distance", or_null(rows.first)}});
+                            {"first_distance", json_or_null(rows.first)}});
   return json;
 }
 
 Json layer_to_json(const LayerMeasures& layer) {
   const auto curve = [](const std::vector<std::optional<double>>& values) {
     Json list = Json::array();
-    for (const auto& value : values) list.push_back(or_null(value));
+    for (const auto& value : values) list.push_back(json_or_null(value));
     return list;
   };
   Json json;
@@ -108,7 +103,7 @@ Json layer_to_json(const LayerMeasures& layer) {
   json["heads"] = Json::array();
   for (const HeadMeasures& head : layer.heads) {
     const auto pair = [&](const HeadMeasures::Sides& sides) {
-      return Json::array({sides.inside, or_null(sides.beyond)});
+      return Json::array({sides.inside, json_or_null(sides.beyond)});
     };
     json["heads"].push_back({{"entropy", pair(head.entropy)},
                              {"relative_entropy", pair(head.relative_entropy)},
@@ -133,7 +128,7 @@ Json measured_to_json(const Measures& measures) {
                             {"loss", bin.loss},
                             {"inside", bin.inside},
                             {"difference", bin.difference},
-                            {"error", or_null(bin.error)},
+                            {"error", json_or_null(bin.error)},
                             {"largest_logit", bin.largest_logit}});
   json["layers"] = Json::array();
   for (const LayerMeasures& layer : measures.layers) json["layers"].push_back(layer_to_json(layer));
@@ -153,7 +148,7 @@ Json facts_to_json(const Facts& facts) {
   json["embeddings"] = Json::array();
   for (const EmbeddingFacts& embedding : facts.embeddings)
     json["embeddings"].push_back({{"term", embedding.term},
-                                  {"table", or_null(embedding.table)},
+                                  {"table", json_or_null(embedding.table)},
                                   {"wavelengths", embedding.wavelength},
                                   {"unfinished", embedding.unfinished}});
   json["temperatures"] = Json::array();
@@ -168,7 +163,7 @@ Json facts_to_json(const Facts& facts) {
   for (const MemoryFacts& memory : facts.memory)
     json["memory"].push_back({{"length", memory.length},
                               {"naive_bias_bytes", memory.naive},
-                              {"stored_bias_bytes", or_null(memory.stored)},
+                              {"stored_bias_bytes", json_or_null(memory.stored)},
                               {"cache_float32_bytes", memory.cache_float32},
                               {"cache_bf16_bytes", memory.cache_bf16}});
   json["unknown"] = facts.unknown;
@@ -195,7 +190,7 @@ Json diagnosis_to_json(const Diagnosis& diagnosis) {
     json["findings"].push_back({{"severity", severity_name(finding.severity)},
                                 {"basis", finding.measured ? "measured" : "expected"},
                                 {"topic", finding.topic},
-                                {"from_length", or_null(finding.from)},
+                                {"from_length", json_or_null(finding.from)},
                                 {"what", finding.what},
                                 {"why", finding.why},
                                 {"do", finding.advice}});

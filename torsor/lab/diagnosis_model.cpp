@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kBlockNumbers = std::int64_t{1}
                                        << 20;  // logits of a block: 4 MiB of float32, a few such at once
 constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 23;  // output logits
-constexpr std::int64_t kTokensAtOnce = 4096;                   // of a call in windows of the training length
+constexpr std::int64_t kTokensOfACall = 4096;                  // of a call in windows of the training length
 constexpr std::int64_t kMostBins = 64;
 
 /// Sums over queries by head and bin, float64.
@@ -206,7 +206,7 @@ Measures measure(const Decoder& model, const Corpus& corpus, const MeasureReques
       evaluation_windows(corpus, {static_cast<std::size_t>(request.length)}, static_cast<std::size_t>(request.windows));
   const std::vector<std::int64_t> edges = bin_edges(request.length, request.train_length);
   const std::vector<ShortWindow> shorts = short_windows(request.length, request.train_length);
-  const std::int64_t rows = std::max<std::int64_t>(1, kTokensAtOnce / std::min(request.length, request.train_length));
+  const std::int64_t rows = std::max<std::int64_t>(1, kTokensOfACall / std::min(request.length, request.train_length));
   const std::int64_t calls = (static_cast<std::int64_t>(shorts.size()) + rows - 1) / rows;
   const std::int64_t total = static_cast<std::int64_t>(plan.spans.size()) * (model.config().layers + calls);
   std::int64_t done = 0;

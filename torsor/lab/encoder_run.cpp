@@ -9,6 +9,7 @@
 
 #include "torsor/base/file.h"
 #include "torsor/encoding/syntax/sipe.h"
+#include "torsor/lab/evaluate.h"
 
 namespace torsor {
 namespace {
@@ -17,7 +18,6 @@ constexpr std::int64_t kIgnored = -100;
 // The words of the validation text that are masked must not change with the run's seed: every run is judged on the
 // same.
 constexpr std::uint64_t kValidSeed = 20250102;
-constexpr std::int64_t kTokensAtOnce = 8192;
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
   return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), {}, at::Reduction::Mean, kIgnored);

@@ -10,7 +10,6 @@ namespace torsor {
 namespace {
 
 // Tokens of one call of the model: enough rows to keep two cores busy, few enough that logits stay small.
-constexpr std::int64_t kTokensAtOnce = 8192;
 constexpr std::int64_t kMostBuckets = 32;
 
 bool is_space(std::int64_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }

@@ -15,6 +15,9 @@
 
 namespace torsor {
 
+/// Tokens of a call when a model is judged, which bound its memory.
+inline constexpr std::int64_t kTokensAtOnce = 8192;
+
 struct LmEvaluation {
   std::int64_t length = 0;
   bool refused = false;

@@ -8,11 +8,10 @@
 #include <numeric>
 
 #include "torsor/base/file.h"
+#include "torsor/lab/evaluate.h"
 
 namespace torsor {
 namespace {
-
-constexpr std::int64_t kTokensAtOnce = 8192;
 
 void cut(std::vector<GlueExample>& examples, std::int64_t most) {
   if (most > 0 && static_cast<std::int64_t>(examples.size()) > most) examples.resize(static_cast<std::size_t>(most));

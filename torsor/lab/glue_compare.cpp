@@ -12,7 +12,6 @@
 namespace torsor {
 namespace {
 
-constexpr std::int64_t kSaveEvery = 50;
 constexpr std::int64_t kValidWindows = 256;  // of the pseudo-perplexity
 
 Json fine_to_json(const FineTunePlan& plan) {

@@ -12,7 +12,7 @@
 namespace torsor {
 namespace {
 
-constexpr const char* kFormat = "torsor-parse-2";
+constexpr const char* kParseFormat = "torsor-parse-2";
 constexpr std::int64_t kWordColumns = 8, kSentenceColumns = 5;
 
 std::vector<std::int32_t> numbers_of(const SafetensorsFile& file, const std::string& name, std::int64_t columns) {
@@ -47,7 +47,7 @@ std::string_view bytes_of(const SafetensorsFile& file, const std::string& name) 
 syntax::Parse read_parse(const std::string& path, const std::string& key, syntax::ParseMode mode) {
   const SafetensorsFile file(path);
   const auto& metadata = file.metadata();
-  if (metadata.count("format") == 0 || metadata.at("format") != kFormat) throw Error(path + ": another format");
+  if (metadata.count("format") == 0 || metadata.at("format") != kParseFormat) throw Error(path + ": another format");
   if (metadata.at("key") != key) throw Error(path + ": of another text, parser or mode");
   if (metadata.at("sha256") != digest_of(bytes_of(file, "words"), bytes_of(file, "sentences"), metadata))
     throw Error(path + ": damaged");
@@ -119,7 +119,7 @@ void ParseStore::put(const syntax::Parse& parse, const std::string& parser) cons
             std::int64_t{word.number}, std::int64_t{word.known}})
         words.push_back(static_cast<std::int32_t>(number));
   }
-  std::map<std::string, std::string> metadata = {{"format", kFormat},
+  std::map<std::string, std::string> metadata = {{"format", kParseFormat},
                                                  {"key", key_of(parse.text_sha256, parser, parse.mode)},
                                                  {"text_sha256", parse.text_sha256},
                                                  {"doc_id", parse.doc_id},

@@ -25,7 +25,6 @@ namespace {
 using syntax::Parse;
 using syntax::ParseMode;
 
-constexpr const char* kGold = "gold";
 constexpr std::uint64_t kControlSeed = 20261130;  // a control is the same in every run
 
 ParseMode parse_mode_of(SipeMode mode) {

@@ -17,8 +17,6 @@ namespace {
 using syntax::Parse;
 using syntax::ParseMode;
 
-constexpr const char* kGold = "gold";
-
 std::string about(const syntax::ParserInfo& info) {
   return str(info.backend, " ", info.name, info.model_sha256.empty() ? "" : " " + info.model_sha256.substr(0, 12));
 }

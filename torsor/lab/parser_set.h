@@ -20,6 +20,9 @@
 
 namespace torsor {
 
+/// Stands in place of a parser for the trees of the data itself.
+inline constexpr const char* kGold = "gold";
+
 /// What the gate says of a text's domain.
 struct DomainVerdict {
   std::string domain;   ///< several with '+' between where a document's sentences are of several; "" = none is known

@@ -10,7 +10,6 @@ namespace torsor {
 namespace {
 
 // Tokens of one call of the model, as in the evaluation by length.
-constexpr std::size_t kTokensAtOnce = 8192;
 
 // A window and how many of its last targets it scores.
 struct Piece {

@@ -20,7 +20,7 @@ std::string percent(double share) {
   return text.str();
 }
 
-std::string number(double value) {
+std::string short_number(double value) {
   std::ostringstream text;
   text << std::setprecision(4) << value;
   return text.str();
@@ -47,7 +47,7 @@ std::string coupling_sizes(const Decoder& model) {
       const std::string ending = str(".", tensor);
       if (name.find("sipe") == std::string::npos || name.size() <= ending.size() || !name.ends_with(ending)) continue;
       const at::Tensor size = parameter.tensor.detach().to(at::kDouble).pow(2).mean().sqrt();
-      text += " " + number(size.item<double>());
+      text += " " + short_number(size.item<double>());
     }
     return text;
   };
@@ -62,7 +62,7 @@ std::string factor_sizes(const std::vector<std::optional<double>>& effects) {
   bool any = false;
   for (const std::optional<double>& effect : effects) {
     any = any || effect.has_value();
-    text += effect ? " " + number(*effect) : " -";
+    text += effect ? " " + short_number(*effect) : " -";
   }
   return any ? "; mean |F - 1| by layer" + text : "";
 }
@@ -202,7 +202,7 @@ void PerplexityWatch::observe(const WatchedFigure& figure, const Decoder& model)
 std::string PerplexityWatch::reasons(const WatchedFigure& figure, const WatchedFigure& base,
                                      const Decoder& model) const {
   std::string text = str(figure.kind, " rose ", percent(gate_.rise()), " beside '", base_, "' at step ", figure.step,
-                         " (", number(*figure.perplexity), " against ", number(*base.perplexity), ")");
+                         " (", short_number(*figure.perplexity), " against ", short_number(*base.perplexity), ")");
   const Json account = options_.account ? options_.account(model.encoding()) : Json(nullptr);
   std::vector<std::pair<double, std::string>> worst;
   for (const auto& [domain, rise] : evaluations_.back().at("domains").items())
@@ -213,13 +213,14 @@ std::string PerplexityWatch::reasons(const WatchedFigure& figure, const WatchedF
     if (!account.is_object()) continue;
     for (const Json& one : account.at("domains"))
       if (one.at("domain") == worst[n].second && one.at("uas").is_number())
-        text += str(" (UAS ", number(one.at("uas").get<double>()), ", ", one.at("verdict").get<std::string>(), ")");
+        text +=
+            str(" (UAS ", short_number(one.at("uas").get<double>()), ", ", one.at("verdict").get<std::string>(), ")");
   }
   if (const std::string sizes = coupling_sizes(model); !sizes.empty()) text += "; " + sizes;
   if (options_.factors) text += factor_sizes(options_.factors(model));
   if (account.is_object()) {
     if (account.at("coverage").is_number())
-      text += str("; coverage ", number(100 * account.at("coverage").get<double>()), " %");
+      text += str("; coverage ", short_number(100 * account.at("coverage").get<double>()), " %");
     if (account.at("gate") == "not asked") text += "; gate of the parser: not asked";
   }
   return text +

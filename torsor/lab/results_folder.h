@@ -13,6 +13,9 @@
 
 namespace torsor {
 
+/// Steps after which a run is saved, so that it can go on from there.
+inline constexpr std::int64_t kSaveEvery = 50;
+
 class ResultsFolder {
  public:
   /// Claims `folder` for results of the plan `config`. With `resume` it may hold runs of the same plan, with `force`

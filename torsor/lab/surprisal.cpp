@@ -9,12 +9,12 @@
 #include <span>
 
 #include "torsor/data/tokenizer.h"
+#include "torsor/lab/evaluate.h"
 
 namespace torsor {
 namespace {
 
 // Tokens of one call of the model, as in the evaluation on text.
-constexpr std::size_t kTokensAtOnce = 8192;
 
 /// A separator and a sentence as tokens, those from `before` on being the sentence's.
 struct Sentence {

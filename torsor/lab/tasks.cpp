@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <map>
 
+#include "torsor/lab/evaluate.h"
+
 namespace torsor {
 namespace {
 
 // Tokens of one call of the model, as in the evaluation on text.
-constexpr std::size_t kTokensAtOnce = 8192;
 
 /// The logits (count, vocabulary) at `places` of hidden states (B, T, C) seen as one row of B * T.
 at::Tensor logits_at(const Decoder& model, const at::Tensor& hidden, const at::Tensor& places, at::ScalarType dtype) {

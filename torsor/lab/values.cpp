@@ -210,7 +210,7 @@ std::string number(double value, int digits = 6) {
   return text.str();
 }
 
-std::string padded(const std::string& text, std::size_t width) {
+std::string padded_left(const std::string& text, std::size_t width) {
   return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
 }
 
@@ -224,7 +224,7 @@ std::string table(const std::vector<std::string>& heads, const std::vector<std::
   }
   std::string text;
   const auto line = [&](const std::vector<std::string>& cells) {
-    for (std::size_t c = 0; c < cells.size(); ++c) text += "  " + padded(cells[c], widths[c]);
+    for (std::size_t c = 0; c < cells.size(); ++c) text += "  " + padded_left(cells[c], widths[c]);
     text += "\n";
   };
   line(heads);

@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "torsor-adapter-1";
 constexpr const char* kSource = "the base checkpoint";
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
 
 bool holds(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -34,7 +33,7 @@ bool ends_with(const std::string& text, const std::string& end) {
 /// Whether a tensor of the model itself (no low-rank term) is trained.
 bool is_trained(const AdapterPlan& plan, const std::string& name) {
   if (is_positional(name)) return plan.trains("positions");
-  if (name == kEmbedding) return plan.trains("embeddings");
+  if (name == kEmbeddingName) return plan.trains("embeddings");
   return plan.trains("norms") && (ends_with(name, "norm.weight"));
 }
 

@@ -17,12 +17,6 @@ namespace {
 using Weights = std::map<std::string, at::Tensor>;
 
 constexpr std::int64_t kComparedRows = 3, kComparedTokens = 64;
-// Of a trained logarithm or of a slope, float32 (convert_rotation.cpp has the same for frequencies).
-constexpr double kLastPlace = 1.2e-7;
-
-[[noreturn]] void refuse(const Leaf& source, const Leaf& target, const std::string& reason) {
-  throw Refusal(str("no exact conversion from '", print(source.term), "' to '", print(target.term), "': ", reason));
-}
 
 // --------------------------------------------------------------------------------------------------------------------
 // Slopes
@@ -48,7 +42,8 @@ void convert_slopes(const Leaf& source, Leaf& target) {
   const auto gate_of = [](const Leaf& leaf) {
     return gated(leaf) ? leaf.settings().word("gate") + " " + leaf.settings().word("variant") : "none";
   };
-  if (gate_of(source) != gate_of(target)) refuse(source, target, "gates read the content, and these are not the same");
+  if (gate_of(source) != gate_of(target))
+    refuse_conversion(source, target, "gates read the content, and these are not the same");
   const std::vector<double> slopes = slopes_of(source);
   const auto trained = [&](const char* name) { return target.tensors.count(name) > 0; };
   if (trained("alibi.slopes")) {
@@ -56,18 +51,18 @@ void convert_slopes(const Leaf& source, Leaf& target) {
   } else if (trained("grape-a.log_slopes")) {
     for (std::size_t h = 0; h < slopes.size(); ++h)
       if (!(slopes[h] > 0))
-        refuse(source, target,
-               str("the slope of head ", source.first_head + static_cast<std::int64_t>(h), " is ", slopes[h],
-                   ", which has no logarithm; alibi(learn=true) takes any slope"));
+        refuse_conversion(source, target,
+                          str("the slope of head ", source.first_head + static_cast<std::int64_t>(h), " is ", slopes[h],
+                              ", which has no logarithm; alibi(learn=true) takes any slope"));
     target.tensors["grape-a.log_slopes"] = at::tensor(slopes, at::kDouble).log();
   } else {
     const std::vector<double> fixed = target.encoding->slopes();
     for (std::size_t h = 0; h < slopes.size(); ++h)
       if (std::fabs(slopes[h] - fixed[h]) > kLastPlace * std::max(1.0, std::fabs(std::log(fixed[h]))) * fixed[h])
-        refuse(source, target,
-               str("the slope of head ", source.first_head + static_cast<std::int64_t>(h), " would be ", fixed[h],
-                   ", the model's is ", slopes[h], "; ",
-                   target.term.name == "alibi" ? "learn=true" : "learn_slopes=true", " takes other slopes"));
+        refuse_conversion(source, target,
+                          str("the slope of head ", source.first_head + static_cast<std::int64_t>(h), " would be ",
+                              fixed[h], ", the model's is ", slopes[h], "; ",
+                              target.term.name == "alibi" ? "learn=true" : "learn_slopes=true", " takes other slopes"));
   }
 }
 
@@ -103,7 +98,8 @@ void follow_channels(const Leaf& source, Leaf& target, const std::vector<HeadMap
     const at::Tensor converted = map_of(0).apply(table);
     for (std::int64_t g = 1; g < source.kv_heads(); ++g)
       if (!at::equal(map_of(g).apply(table), converted))
-        refuse(source, target, "heads share its table, and the rotation beside it changes them in different ways");
+        refuse_conversion(source, target,
+                          "heads share its table, and the rotation beside it changes them in different ways");
     target.tensors["cope.table"] = converted.t().contiguous();
   }
   if (source.term.name == "txl" || ties_channels(source))
@@ -138,13 +134,13 @@ void convert_states(const Leaf& source, Leaf& target) {
   if (carries(source) && carries(target) && same_keys(source.term, target.term)) {
     const bool mixes = source.settings().word("control") == "mixing";
     if (mixes && print(source.term) != print(target.term))
-      refuse(source, target, "control=mixing maps planes to planes, and these are in another order");
+      refuse_conversion(source, target, "control=mixing maps planes to planes, and these are in another order");
     for (const auto& [name, tensor] : source.tensors)
       if (name.starts_with("tape.")) target.tensors[name] = tensor;
     return;
   }
   if (!leaves_states(source))
-    refuse(source, target, "its position states move from layer to layer, the other's do not follow");
+    refuse_conversion(source, target, "its position states move from layer to layer, the other's do not follow");
 }
 
 // --------------------------------------------------------------------------------------------------------------------
@@ -158,9 +154,10 @@ void convert_syntax(const Leaf& source, Leaf& target) {
   const bool starts = reads_syntax(target) && !reads_syntax(source) &&
                       print(target.term.operands.front().expression) == print(Expression{{source.term}, ""});
   if (!same && !starts)
-    refuse(source, target, "syntax changes what stands inside; E becomes sipe(E), at its start, and stays it");
+    refuse_conversion(source, target,
+                      "syntax changes what stands inside; E becomes sipe(E), at its start, and stays it");
   if (!same && !target.encoding->traits().warm_start)
-    refuse(source, target, "with these keys it does not start as what stands inside");
+    refuse_conversion(source, target, "with these keys it does not start as what stands inside");
   for (auto& [name, tensor] : target.tensors)
     if (const auto found = source.tensors.find(name); found != source.tensors.end()) tensor = found->second;
 }
@@ -188,7 +185,7 @@ class LayerConversion {
     }
     for (std::size_t i = 0; i < source_.size(); ++i)
       if (is_rotation(source_[i]) && !around(i)) {
-        if (!is_rotation(target_[i])) refuse(source_[i], target_[i], "only one of them is a rotation");
+        if (!is_rotation(target_[i])) refuse_conversion(source_[i], target_[i], "only one of them is a rotation");
         convert_rotation(source_[i], target_[i], config_.precision, maps_);
         if (carries(source_[i]) || carries(target_[i])) convert_states(source_[i], target_[i]);
       }
@@ -226,7 +223,8 @@ class LayerConversion {
 
   void convert_other(const Leaf& source, Leaf& target) const {
     const bool equal = print(source.term) == print(target.term);
-    if (!equal && !(has_slopes(source) && has_slopes(target))) refuse(source, target, "they say different things");
+    if (!equal && !(has_slopes(source) && has_slopes(target)))
+      refuse_conversion(source, target, "they say different things");
     for (const ParameterInfo& info : target.encoding->parameters(layer_))
       if (const auto found = source.tensors.find(info.name); found != source.tensors.end())
         target.tensors[info.name] = found->second;

@@ -75,6 +75,10 @@ std::vector<Leaf> leaves_of(const Expression& expression, const Dimensions& dime
   return std::move(walk.found);
 }
 
+void refuse_conversion(const Leaf& source, const Leaf& target, const std::string& reason) {
+  throw Refusal(str("no exact conversion from '", print(source.term), "' to '", print(target.term), "': ", reason));
+}
+
 NamedTensors initial_tensors(const Leaf& leaf, std::int64_t layer, std::uint64_t seed) {
   NamedTensors tensors;
   for (const ParameterInfo& info : leaf.encoding->parameters(layer)) {

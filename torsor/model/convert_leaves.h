@@ -34,6 +34,12 @@ struct Leaf {
 /// The terms of one layer in the order written; `none` is left out. `dimensions` are complete.
 std::vector<Leaf> leaves_of(const Expression& expression, const Dimensions& dimensions, std::int64_t layer);
 
+/// Two floats that come from the same number by way of a trained logarithm may differ in the last place.
+inline constexpr double kLastPlace = 1.2e-7;
+
+/// Throws the Refusal of a conversion that would not be exact.
+[[noreturn]] void refuse_conversion(const Leaf& source, const Leaf& target, const std::string& reason);
+
 /// The leaf's tensors of a layer as a new model would have them: drawn ones as the model draws them from `seed`.
 NamedTensors initial_tensors(const Leaf& leaf, std::int64_t layer, std::uint64_t seed);
 

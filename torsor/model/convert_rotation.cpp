@@ -14,8 +14,6 @@ namespace torsor {
 namespace {
 
 constexpr double kStill = -std::numeric_limits<double>::infinity();  // the logarithm of frequency 0
-// A trained logarithm is a float32, so its last place is what two equal frequencies may differ by.
-constexpr double kLastPlace = 1.2e-7;
 
 /// Two channels that turn by plus the angle, the first towards the second.
 struct PlaneChannels {
@@ -30,10 +28,6 @@ struct Turning {
   bool returns = false;                       ///< moved vectors are F R F^T x instead of R F^T x
   double magnitude = 1;
 };
-
-[[noreturn]] void refuse(const Leaf& source, const Leaf& target, const std::string& reason) {
-  throw Refusal(str("no exact conversion from '", print(source.term), "' to '", print(target.term), "': ", reason));
-}
 
 bool is_grape(const Leaf& leaf) { return leaf.term.name == "grape-m"; }
 bool grape_word(const Leaf& leaf, const char* key, const char* word) {
@@ -242,12 +236,13 @@ Matches matches_of(const Leaf& source, const Leaf& target, const Turning& from, 
       const std::string counts =
           str("the model turns ", a.size(), " planes of a head", along, ", the other ", b.size());
       if (trained && a.size() < b.size())
-        refuse(source, target,
-               str(counts, "; planes that stand still cannot be expressed: a frequency of 0 has no logarithm",
-                   along.empty() && !in_context(source)
-                       ? str("; rope(dim=", 2 * a.size(), ", learn=true) turns as many as the model")
-                       : ""));
-      refuse(source, target, counts);
+        refuse_conversion(
+            source, target,
+            str(counts, "; planes that stand still cannot be expressed: a frequency of 0 has no logarithm",
+                along.empty() && !in_context(source)
+                    ? str("; rope(dim=", 2 * a.size(), ", learn=true) turns as many as the model")
+                    : ""));
+      refuse_conversion(source, target, counts);
     }
     for (std::int64_t g = 0; g < source.kv_heads(); ++g) {
       std::vector<std::size_t> ours = a, theirs = b;
@@ -264,10 +259,10 @@ Matches matches_of(const Leaf& source, const Leaf& target, const Turning& from, 
         };
         sort(from, ours), sort(to, theirs);
         if (const std::size_t i = differs(); i < ours.size())
-          refuse(source, target,
-                 str("plane ", theirs[i], " of key head ", source.first_key_head() + g, " would turn by ",
-                     std::exp(log_freq_at(to, g, theirs[i])), " a position, the model's nearest by ",
-                     std::exp(log_freq_at(from, g, ours[i])), "; learn=true takes any frequencies"));
+          refuse_conversion(source, target,
+                            str("plane ", theirs[i], " of key head ", source.first_key_head() + g, " would turn by ",
+                                std::exp(log_freq_at(to, g, theirs[i])), " a position, the model's nearest by ",
+                                std::exp(log_freq_at(from, g, ours[i])), "; learn=true takes any frequencies"));
       }
       for (std::size_t i = 0; i < ours.size(); ++i)
         matches[static_cast<std::size_t>(g)].emplace_back(ours[i], theirs[i]);
@@ -285,34 +280,35 @@ at::Tensor spectrum(const Leaf& source, const Leaf& target, const Turning& from,
   for (std::int64_t g = 0; g < source.kv_heads(); ++g)
     for (const auto& [ours, theirs] : matches[static_cast<std::size_t>(g)]) {
       const double value = log_freq_at(from, g, ours);
-      if (value == kStill) refuse(source, target, "a frequency of 0 has no logarithm");
+      if (value == kStill) refuse_conversion(source, target, "a frequency of 0 has no logarithm");
       values[g * initial.size(1) + static_cast<std::int64_t>(theirs)] = scale * value;
     }
   if (initial.size(0) == all.size(0)) return all;
   if (!all.eq(all.narrow(0, 0, 1)).all().item<bool>())
-    refuse(source, target,
-           str("key heads turn at different frequencies; ",
-               is_grape(target) ? "per_head=true" : "base=[...] with one number a key head", " keeps them apart"));
+    refuse_conversion(
+        source, target,
+        str("key heads turn at different frequencies; ",
+            is_grape(target) ? "per_head=true" : "base=[...] with one number a key head", " keeps them apart"));
   return all.narrow(0, 0, 1);
 }
 
 /// Clocks: positions, or phases made of gates.
 void convert_clock(const Leaf& source, Leaf& target) {
   if (in_context(source) != in_context(target))
-    refuse(source, target, "with context=true the content says how far a token turns, else its position");
+    refuse_conversion(source, target, "with context=true the content says how far a token turns, else its position");
   if (!in_context(source)) {
     const std::int64_t from = source.encoding->traits().axes, to = target.encoding->traits().axes;
-    if (from != to) refuse(source, target, str("positions have ", from, " axes, not ", to));
+    if (from != to) refuse_conversion(source, target, str("positions have ", from, " axes, not ", to));
     return;
   }
   if (source.settings().word("link") != target.settings().word("link"))
-    refuse(source, target, "another link= makes other phases of the same gates");
+    refuse_conversion(source, target, "another link= makes other phases of the same gates");
   for (const char* name : {"grape-m.gate_weight", "grape-m.gate_bias"}) {
     at::Tensor gates = source.tensors.at(name);
     const at::Tensor& initial = target.tensors.at(name);
     if (gates.size(0) > initial.size(0)) {
       if (!gates.eq(gates.narrow(0, 0, 1)).all().item<bool>())
-        refuse(source, target, "key heads have different gates; per_head=true keeps them apart");
+        refuse_conversion(source, target, "key heads have different gates; per_head=true keeps them apart");
       gates = gates.narrow(0, 0, 1);
     }
     target.tensors[name] = gates.expand(initial.sizes()).clone();
@@ -324,7 +320,7 @@ void fill_mixture(const Leaf& source, Leaf& target, const Turning& from, std::ve
   const std::int64_t width = source.encoding->dimensions().head_dim, room = rank_of(target) / 2;
   const std::vector<std::size_t> live = live_planes(from, 0);
   if (static_cast<std::int64_t>(live.size()) > room)
-    refuse(source, target, str("the model turns ", live.size(), " planes of a head, the other ", room));
+    refuse_conversion(source, target, str("the model turns ", live.size(), " planes of a head, the other ", room));
   std::vector<at::Tensor> mixes, thetas;
   for (std::int64_t g = 0; g < source.kv_heads(); ++g) {
     const at::Tensor frame =
@@ -357,23 +353,26 @@ void fill_mixture(const Leaf& source, Leaf& target, const Turning& from, std::ve
 void check_kinds(const Leaf& source, const Leaf& target, Precision precision) {
   for (const Leaf* leaf : {&source, &target}) {
     if (leaf->encoding->traits().length_dependent)
-      refuse(source, target,
-             str("the frequencies of ", leaf->term.name, " depend on the length of the text; only layout and ",
-                 "orientation can change"));
+      refuse_conversion(source, target,
+                        str("the frequencies of ", leaf->term.name,
+                            " depend on the length of the text; only layout and ", "orientation can change"));
     if (!leaf->encoding->decays().empty())
-      refuse(source, target, str("the planes of ", leaf->term.name, " fade with the distance; only layout can change"));
+      refuse_conversion(source, target,
+                        str("the planes of ", leaf->term.name, " fade with the distance; only layout can change"));
   }
   const bool from_trained = !log_freq_name(source).empty(), to_trained = !log_freq_name(target).empty();
   if (precision == Precision::HuggingFace && (from_trained != to_trained || is_grape(source) != is_grape(target)))
-    refuse(source, target,
-           "with precision hf rope's angles are float32 in Hugging Face's order, and other encodings round otherwise; "
-           "set \"precision\" to \"exact\" in config.json");
+    refuse_conversion(
+        source, target,
+        "with precision hf rope's angles are float32 in Hugging Face's order, and other encodings round otherwise; "
+        "set \"precision\" to \"exact\" in config.json");
   if (to_trained && !target.term.operands.empty())
-    refuse(source, target, str("trained frequencies inside ", target.term.name, " change only with the same term"));
+    refuse_conversion(source, target,
+                      str("trained frequencies inside ", target.term.name, " change only with the same term"));
   if (target.encoding->softmax_factor() != source.encoding->softmax_factor())
-    refuse(source, target, "they scale the logits differently");
+    refuse_conversion(source, target, "they scale the logits differently");
   if (free_planes(target) && rank_of(target) == 0)
-    refuse(
+    refuse_conversion(
         source, target,
         str("planes=", target.settings().word("planes"), " is no target; rank=2 has a plane of trained vectors too"));
 }
@@ -383,14 +382,14 @@ void convert_planes(const Leaf& source, Leaf& target, Precision precision, std::
   convert_clock(source, target);
   const Turning from = turning_of(source);
   if (rank_of(target) > 0) {
-    if (from.magnitude != 1) refuse(source, target, str("it multiplies q and k by ", from.magnitude));
+    if (from.magnitude != 1) refuse_conversion(source, target, str("it multiplies q and k by ", from.magnitude));
     fill_mixture(source, target, from, maps);
     return;
   }
   const Turning to = turning_of(target);  // a basis starts as the identity and stays there
   if (from.magnitude != to.magnitude)
-    refuse(source, target,
-           str("one multiplies what turns of q and k by ", from.magnitude, ", the other by ", to.magnitude));
+    refuse_conversion(source, target,
+                      str("one multiplies what turns of q and k by ", from.magnitude, ", the other by ", to.magnitude));
   const Matches matches = matches_of(source, target, from, to);
   if (const std::string name = log_freq_name(target); !name.empty())
     target.tensors[name] = spectrum(source, target, from, matches);

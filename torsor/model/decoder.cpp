@@ -19,7 +19,7 @@ void check_windows(const at::Tensor& windows) {
 /// Tensors that hidden states are multiplied with, and the embedding.
 bool is_matrix(const std::string& name) {
   if (is_positional(name)) return false;
-  return name.ends_with("_proj.weight") || name == "lm_head.weight" || name == "model.embed_tokens.weight";
+  return name.ends_with("_proj.weight") || name == "lm_head.weight" || name == kEmbeddingName;
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ at::Tensor Decoder::mlp(const at::Tensor& x, const Layer& layer, at::ScalarType 
 // Tensors are declared in one place; drawing and loading differ only in where a tensor comes from.
 void Decoder::declare(const Declare& tensor, bool with_tag_heads) {
   const ModelConfig& c = config_;
-  embedding_ = tensor("model.embed_tokens.weight", {c.vocabulary_size, c.width}, normal_initial(0.02), true);
+  embedding_ = tensor(kEmbeddingName, {c.vocabulary_size, c.width}, normal_initial(0.02), true);
   AttentionParameters attention(c, encoding_, tensor);
   if (c.block.embedding_norm) embedding_norm_ = declare_norm(tensor, "model.embed_norm");
   model_position_ = attention.embedding();

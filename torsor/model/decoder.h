@@ -45,6 +45,9 @@ struct TokenBatch {
   std::function<void(std::int64_t layer, const at::Tensor& stream)> stream = {};
 };
 
+/// What the embedding is called among the parameters of a model and in its file.
+inline constexpr const char* kEmbeddingName = "model.embed_tokens.weight";
+
 class Decoder {
  public:
   /// Weights drawn from `seed`; each tensor has a stream of its own named after it, so tensors of the same name and

@@ -20,7 +20,6 @@
 namespace torsor {
 namespace {
 
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kShared = "embed_tokens.weight";
 
 EncoderDecoderConfig completed(EncoderDecoderConfig config) {
@@ -50,7 +49,7 @@ std::map<std::string, at::Tensor> EncoderDecoder::stack(const std::map<std::stri
     if (name.starts_with(prefix))
       own[name.substr(std::string(prefix).size())] = tensor;
     else if (name == kShared)
-      own[kEmbedding] = tensor;
+      own[kEmbeddingName] = tensor;
     else if (!name.starts_with("encoder.") && !name.starts_with("decoder."))
       throw Error(str(source, ": the tensor ", name, " has no place in the model"));
   }
@@ -72,7 +71,7 @@ std::map<std::string, at::Tensor> drawn_weights(const EncoderDecoderConfig& give
   const Decoder encoder(config.encoder, seed), decoder(config.decoder, seed + 0x9e3779b97f4a7c15ULL);
   for (const auto& [prefix, one] : {std::pair("encoder.", &encoder), std::pair("decoder.", &decoder)})
     for (const ModelParameter& parameter : one->parameters())
-      weights[parameter.name == kEmbedding ? std::string(kShared) : prefix + parameter.name] = parameter.tensor;
+      weights[parameter.name == kEmbeddingName ? std::string(kShared) : prefix + parameter.name] = parameter.tensor;
   return weights;
 }
 
@@ -85,7 +84,7 @@ std::vector<ModelParameter> EncoderDecoder::parameters() const {
   std::vector<ModelParameter> all;
   for (const auto& [prefix, one] : {std::pair("encoder.", &encoder_), std::pair("decoder.", &decoder_)})
     for (ModelParameter parameter : one->parameters()) {
-      const bool shared = parameter.name == kEmbedding;
+      const bool shared = parameter.name == kEmbeddingName;
       if (shared && one == &decoder_) continue;
       parameter.name = shared ? std::string(kShared) : prefix + parameter.name;
       all.push_back(std::move(parameter));

@@ -351,7 +351,7 @@ void read_falcon(HuggingFaceModel& model, JsonObject& keys) {
 }
 
 using Reader = void (*)(HuggingFaceModel&, JsonObject&);
-const std::vector<std::pair<const char*, Reader>> kFamilies = {
+const std::vector<std::pair<const char*, Reader>> kReadFamilies = {
     {"llama", read_llama_like}, {"mistral", read_llama_like}, {"qwen2", read_llama_like},  {"qwen3", read_llama_like},
     {"phi3", read_llama_like},  {"gpt2", read_gpt2},          {"gpt_neox", read_gpt_neox}, {"bloom", read_bloom},
     {"mpt", read_mpt},          {"falcon", read_falcon}};
@@ -364,11 +364,11 @@ HuggingFaceModel describe_hugging_face(const Json& config, const std::string& so
   JsonObject keys(config, source, JsonObject::Blame::data);
   HuggingFaceModel model;
   model.model_type = keys.get<std::string>("model_type", "");
-  const auto family =
-      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const auto& one) { return model.model_type == one.first; });
-  if (family == kFamilies.end()) {
+  const auto family = std::find_if(kReadFamilies.begin(), kReadFamilies.end(),
+                                   [&](const auto& one) { return model.model_type == one.first; });
+  if (family == kReadFamilies.end()) {
     std::string names;
-    for (const auto& [name, reader] : kFamilies) names += (names.empty() ? "" : ", ") + std::string(name);
+    for (const auto& [name, reader] : kReadFamilies) names += (names.empty() ? "" : ", ") + std::string(name);
     keys.fail(str("\"model_type\": ", quote(model.model_type), " is not known here; there are ", names));
   }
   model.config.vocabulary_size = foreign_keys::vocabulary(keys, "vocab_size");

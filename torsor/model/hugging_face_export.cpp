@@ -211,16 +211,16 @@ struct Family {
   bool own_names;  ///< its tensors are named as Decoder's
 };
 
-constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM", write_llama_like, true},
-                                {"mistral", "MistralForCausalLM", write_llama_like, true},
-                                {"qwen2", "Qwen2ForCausalLM", write_llama_like, true},
-                                {"qwen3", "Qwen3ForCausalLM", write_llama_like, true},
-                                {"phi3", "Phi3ForCausalLM", write_llama_like, false},
-                                {"gpt2", "GPT2LMHeadModel", write_gpt2, false},
-                                {"gpt_neox", "GPTNeoXForCausalLM", write_gpt_neox, false},
-                                {"bloom", "BloomForCausalLM", write_bloom, false},
-                                {"mpt", "MptForCausalLM", write_mpt, false},
-                                {"falcon", "FalconForCausalLM", write_falcon, false}};
+constexpr Family kWrittenFamilies[] = {{"llama", "LlamaForCausalLM", write_llama_like, true},
+                                       {"mistral", "MistralForCausalLM", write_llama_like, true},
+                                       {"qwen2", "Qwen2ForCausalLM", write_llama_like, true},
+                                       {"qwen3", "Qwen3ForCausalLM", write_llama_like, true},
+                                       {"phi3", "Phi3ForCausalLM", write_llama_like, false},
+                                       {"gpt2", "GPT2LMHeadModel", write_gpt2, false},
+                                       {"gpt_neox", "GPTNeoXForCausalLM", write_gpt_neox, false},
+                                       {"bloom", "BloomForCausalLM", write_bloom, false},
+                                       {"mpt", "MptForCausalLM", write_mpt, false},
+                                       {"falcon", "FalconForCausalLM", write_falcon, false}};
 
 // --------------------------------------------------------------------------------------------------------------------
 // The family that has a model
@@ -267,9 +267,9 @@ HuggingFaceForm hugging_face_form(const ModelConfig& config, const HuggingFaceRe
     }
     return found.empty();
   };
-  for (const Family& family : kFamilies)
+  for (const Family& family : kWrittenFamilies)
     if (family.name == request.family && fits(family)) return form;
-  for (const Family& family : kFamilies)
+  for (const Family& family : kWrittenFamilies)
     if (family.name != request.family && fits(family)) return form;
   throw no_family(nearest.family, least);
 }

@@ -126,4 +126,9 @@ std::string format_percent_spread(const std::optional<double>& sd) {
   return has_spread(sd) ? format_decimals(100 * *sd, decimals_for_spread(100 * *sd, kMostDecimals)) : "";
 }
 
+std::string format_percent(const SummaryRow& row) {
+  const std::string spread = format_percent_spread(row.sd);
+  return format_percent(*row.mean, row.sd) + (spread.empty() ? "" : " \u00b1 " + spread) + " %";
+}
+
 }  // namespace torsor::report

@@ -73,4 +73,7 @@ std::string format_percent(double share, const std::optional<double>& sd = std::
 /// The spread of a share in percent with its digits; empty where it is not known or zero.
 std::string format_percent_spread(const std::optional<double>& sd);
 
+/// The mean of a share with its spread: "37.4 ± 1.2 %".
+std::string format_percent(const SummaryRow& row);
+
 }  // namespace torsor::report

@@ -16,7 +16,7 @@ constexpr double kFloor = -10;  // of the axis of biases: a weight of 1/22026
 double number(const Json& value) { return value.get<double>(); }
 
 /// For those who cannot see the picture: every line from its first to its last value.
-std::string describe(const LineChart& chart, const std::string& unit) {
+std::string describe_ends(const LineChart& chart, const std::string& unit) {
   std::string text;
   for (const ChartSeries& series : chart.series) {
     if (series.points.empty()) continue;
@@ -56,7 +56,7 @@ struct LayerWords {
   const char* y;
 };
 
-const LayerWords& words_of(const std::string& key) {
+const LayerWords& layer_words_of(const std::string& key) {
   static const LayerWords all[] = {
       {"entropy", "Entropy of attention by position", "entropy in nats"},
       {"relative_entropy", "Entropy of attention over the logarithm of the keys in sight",
@@ -143,7 +143,7 @@ LinePicture loss_picture(const Json& diagnosis) {
   }
   chart.series = {whole, inside};
   give_styles(chart);
-  chart.description = describe(chart, "position");
+  chart.description = describe_ends(chart, "position");
   return picture;
 }
 
@@ -170,12 +170,12 @@ LinePicture difference_picture(const Json& diagnosis) {
   if (!chart.series.front().points.empty()) constant_line(chart, "none", first, last, 0);
   give_styles(chart);
   if (chart.series.size() > 1) chart.series.back().name = "no difference";
-  chart.description = describe(chart, "position");
+  chart.description = describe_ends(chart, "position");
   return picture;
 }
 
 LinePicture layer_picture(const Json& diagnosis, const std::string& key) {
-  const LayerWords& words = words_of(key);
+  const LayerWords& words = layer_words_of(key);
   const Json &measured = diagnosis.at("measured"), &bins = measured.at("bins"), &layers = measured.at("layers");
   LinePicture picture;
   LineChart& chart = picture.chart = position_chart(diagnosis, words.title, words.y);
@@ -208,7 +208,7 @@ LinePicture layer_picture(const Json& diagnosis, const std::string& key) {
   }
   chart.percent = share && most > 0.3;  // small shares have an axis of their own
   give_styles(chart);
-  chart.description = describe(chart, "position");
+  chart.description = describe_ends(chart, "position");
   return picture;
 }
 
@@ -251,7 +251,7 @@ LinePicture wavelength_picture(const Json& rotation, const Json& diagnosis) {
     constant_line(chart, str("length ", longest.at("length").get<std::int64_t>()), 0, last,
                   number(longest.at("length")));
   give_styles(chart);
-  chart.description = describe(chart, "plane");
+  chart.description = describe_ends(chart, "plane");
   return picture;
 }
 
@@ -292,7 +292,7 @@ LinePicture scaling_picture(const Json& rotation, const Json& diagnosis) {
     picture.rows.push_back(std::move(row));
   }
   give_styles(chart);
-  chart.description = describe(chart, "plane");
+  chart.description = describe_ends(chart, "plane");
   return picture;
 }
 

@@ -57,11 +57,6 @@ bool is_leaking(const Results& results, const std::string& encoding, const std::
   });
 }
 
-std::string percent(const SummaryRow& row) {
-  const std::string spread = format_percent_spread(row.sd);
-  return format_percent(*row.mean, row.sd) + (spread.empty() ? "" : " \u00b1 " + spread) + " %";
-}
-
 /// Encodings that share the highest mean of a metric, and that mean's row.
 std::pair<std::vector<std::string>, const SummaryRow*> leaders(const Results& results, const std::string& task,
                                                                const std::string& metric) {
@@ -102,7 +97,7 @@ void add_evidence(const Results& results, const std::string& task, const std::st
         str("With these seeds and problems a difference below about ", points(half), " could not have been shown."));
 }
 
-std::string chance_sentence(const std::string& task) {
+std::string group_chance_sentence(const std::string& task) {
   if (task == "syntax")
     return "Chance level: a half where one relation must hold, a quarter where two must, an eighth where three must.";
   if (task == "blimp") return "Chance level: 50 %.";
@@ -184,7 +179,7 @@ std::vector<std::string> group_verdict(const Results& results, const std::string
     sentences.push_back(str("No run gave a ", headline, " that can be compared."));
   } else {
     sentences.push_back(str(join_words(names), names.size() > 1 ? " are level with" : " has", " the highest mean ",
-                            headline, " over ", words.mean, " (", percent(*top), ")."));
+                            headline, " over ", words.mean, " (", format_percent(*top), ")."));
     const std::size_t seeds = seeds_of(results).size();
     if (encodings_of(results).size() == 1) {
       sentences.push_back("Only one encoding was run: there is nothing to compare it with.");
@@ -194,7 +189,7 @@ std::vector<std::string> group_verdict(const Results& results, const std::string
       std::vector<std::string> parts;
       for (const EvalGroup& group : groups_of(results, task)) {
         const auto [best, row] = leaders(results, task, group_metric(headline, group.name));
-        if (row != nullptr) parts.push_back(str(group.name, " ", join_words(best), " (", percent(*row), ")"));
+        if (row != nullptr) parts.push_back(str(group.name, " ", join_words(best), " (", format_percent(*row), ")"));
       }
       // Many groups would make a sentence that nobody reads; the table has them all.
       if (parts.size() > 1 && parts.size() <= 9)
@@ -202,7 +197,7 @@ std::vector<std::string> group_verdict(const Results& results, const std::string
     }
   }
   if (std::string leaking = leaks_sentence(results, task); !leaking.empty()) sentences.push_back(std::move(leaking));
-  if (std::string chance = chance_sentence(task); !chance.empty()) sentences.push_back(std::move(chance));
+  if (std::string chance = group_chance_sentence(task); !chance.empty()) sentences.push_back(std::move(chance));
   return sentences;
 }
 

@@ -379,8 +379,6 @@ void check_runs(const std::vector<Run>& runs, const std::string& source) {
   }
 }
 
-Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 }  // namespace
 
 const char* status_name(Status status) {
@@ -433,15 +431,14 @@ Json to_json(const Results& results) {
                  {"task", row.task},
                  {"length", row.length},
                  {"metric", row.metric},
-                 {"mean", optional_number(row.mean)},
-                 {"sd", optional_number(row.sd)},
+                 {"mean", json_or_null(row.mean)},
+                 {"sd", json_or_null(row.sd)},
                  {"n", row.n}};
     if (row.leaks) item["leaks"] = true;
     item["difference_to_best"] = nullptr;
     if (const auto& difference = row.difference_to_best) {
-      item["difference_to_best"] = {{"mean", difference->mean},
-                                    {"low", optional_number(difference->low)},
-                                    {"high", optional_number(difference->high)}};
+      item["difference_to_best"] = {
+          {"mean", difference->mean}, {"low", json_or_null(difference->low)}, {"high", json_or_null(difference->high)}};
     }
     summary.push_back(std::move(item));
   }

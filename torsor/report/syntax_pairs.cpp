@@ -21,7 +21,7 @@ constexpr std::array<double, 30> kStudent = {12.7062, 4.3027, 3.1824, 2.7764, 2.
                                              2.0595,  2.0555, 2.0518, 2.0484, 2.0452, 2.0423};
 
 /// "E @ CONTROL" as its two parts.
-std::pair<std::string, std::string> parts_of(const std::string& label) {
+std::pair<std::string, std::string> label_parts(const std::string& label) {
   const std::size_t at = label.find(" @ ");
   if (at == std::string::npos) return {label, ""};
   return {label.substr(0, at), label.substr(at + 3)};
@@ -102,13 +102,13 @@ std::vector<SyntaxPair> syntax_pairs(const Results& results) {
   const std::set<std::string> known(encodings.begin(), encodings.end());
   std::vector<SyntaxPair> pairs;
   for (const std::string& label : encodings) {
-    const auto [expression, control] = parts_of(label);
+    const auto [expression, control] = label_parts(label);
     const std::string base = base_of(expression);
     if (base.empty()) continue;
     if (known.count(base) > 0) add_pairs(pairs, results, label, base);
     if (!control.empty()) continue;
     for (const std::string& other : encodings)
-      if (const auto [same, its] = parts_of(other); same == expression && !its.empty())
+      if (const auto [same, its] = label_parts(other); same == expression && !its.empty())
         add_pairs(pairs, results, label, other);
   }
   return pairs;

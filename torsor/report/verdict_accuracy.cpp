@@ -32,11 +32,6 @@ const SummaryRow* pool_row(const Results& results, const std::string& encoding, 
   return find_summary(results, encoding, task, pool.lengths.back(), pool.metric);
 }
 
-std::string percent(const SummaryRow& row) {
-  const std::string spread = format_percent_spread(row.sd);
-  return format_percent(*row.mean, row.sd) + (spread.empty() ? "" : " \u00b1 " + spread) + " %";
-}
-
 /// Who is highest in a pool: one encoding, or several that are level.
 struct Leaders {
   std::vector<std::string> names;
@@ -70,7 +65,7 @@ std::string highest(const std::string& task, const Leaders& inside, const Pool* 
                     const Pool* beyond_pool) {
   const std::string unit = length_unit(task);
   const auto figure = [&](const Leaders& leaders, const Pool& pool) {
-    return str('(', percent(*leaders.row), ' ', range_words(pool, unit), ')');
+    return str('(', format_percent(*leaders.row), ' ', range_words(pool, unit), ')');
   };
   const auto leads = [](const Leaders& leaders) {
     return names_words(leaders.names) + (leaders.names.size() > 1 ? " are level with" : " has") +
@@ -139,7 +134,7 @@ Learned learned_of(const Results& results, const std::string& task, const Pool& 
     if (*row->mean >= kLearned) {
       learned.yes.push_back(encoding);
     } else {
-      learned.no.push_back(str(encoding, " (", percent(*row), ")"));
+      learned.no.push_back(str(encoding, " (", format_percent(*row), ")"));
     }
   }
   return learned;
@@ -205,7 +200,7 @@ std::vector<std::string> accuracy_verdict(const Results& results, const std::str
     std::string text = "This table shows nothing yet: ";
     text += learned.yes.empty() ? "no encoding reaches " : str("only ", learned.yes.front(), " reaches ");
     text += threshold() + " inside the trained lengths";
-    if (learned.yes.empty()) text += str(" (the highest is ", percent(*best_inside.row), ")");
+    if (learned.yes.empty()) text += str(" (the highest is ", format_percent(*best_inside.row), ")");
     sentences.push_back(text + "; more steps or shorter problems may help.");
   }
   sentences.push_back(highest(task, best_inside, inside, best_beyond, beyond));

@@ -5,11 +5,10 @@
 #include "torsor/base/error.h"
 #include "torsor/data/tree.h"
 #include "torsor/syntax/hexatags.h"
+#include "torsor/syntax/words.h"
 
 namespace torsor::syntax {
 namespace {
-
-std::size_t index(int word) { return static_cast<std::size_t>(word) - 1; }
 
 const char* action_name(Action action) {
   switch (action) {

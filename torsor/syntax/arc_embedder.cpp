@@ -45,7 +45,7 @@ at::Tensor table(const std::string& name, std::int64_t rows, std::int64_t width,
   return weights.take(name, {rows + 1, width}, 1);  // the last row: hidden
 }
 
-ArcEmbedderSizes sizes_of(const NativeModel& model) {
+ArcEmbedderSizes arc_sizes_of(const NativeModel& model) {
   const std::string where = model.source + "/config.json";
   if (model.kind != "arcs") throw Error(str(where, ": expected a model of kind 'arcs', found '", model.kind, "'"));
   JsonObject object(model.sizes, where + ": sizes", JsonObject::Blame::data);
@@ -89,7 +89,7 @@ ArcEmbedder::ArcEmbedder(const ArcEmbedderSizes& sizes, Weights weights) : sizes
 }
 
 ArcEmbedder::ArcEmbedder(const NativeModel& model)
-    : ArcEmbedder(sizes_of(model), Weights(model.tensors, model.source + "/model.safetensors")) {
+    : ArcEmbedder(arc_sizes_of(model), Weights(model.tensors, model.source + "/model.safetensors")) {
   sha256_ = model.sha256;
 }
 

@@ -26,7 +26,6 @@ namespace {
 
 constexpr std::int64_t kWidth = ArcEmbedderSizes::kOut, kHeads = 2;
 constexpr std::int64_t kRelationCount = static_cast<std::int64_t>(kRelations.size()) + 1;
-constexpr double kNever = -1e9;  // finite, so that a softmax over nothing else exists
 
 /// The arc of each word, through the same door as in use (features.h): every word is a token.
 std::vector<ArcFeatures> word_arcs(const Tree& tree, const std::vector<std::uint16_t>& relations, bool incremental) {

@@ -8,11 +8,10 @@
 #include "torsor/base/error.h"
 #include "torsor/base/utf8.h"
 #include "torsor/data/tree.h"
+#include "torsor/syntax/words.h"
 
 namespace torsor::syntax {
 namespace {
-
-std::size_t index(int word) { return static_cast<std::size_t>(word) - 1; }
 
 void require_tree(std::span<const int> heads) {
   if (const auto defect = find_defect(heads))

@@ -11,11 +11,7 @@
 namespace torsor::syntax {
 namespace {
 
-constexpr double kNever = -1e9;  // finite, so that a row of nothing else has a softmax
-constexpr std::int64_t kIgnored = -100;
-constexpr std::int64_t kReadingWords = 4000;  // of a batch when parsing: small enough to stay in the caches
-
-BiaffineSizes sizes_of(const NativeModel& model) {
+BiaffineSizes biaffine_sizes_of(const NativeModel& model) {
   JsonObject object(model.sizes, model.source + "/config.json: sizes", JsonObject::Blame::data);
   BiaffineSizes sizes;
   sizes.words = word_sizes_from_json(object);
@@ -59,7 +55,7 @@ BiaffineNetwork::BiaffineNetwork(std::shared_ptr<const Vocabulary> vocabulary, c
 }
 
 BiaffineNetwork::BiaffineNetwork(const NativeModel& model)
-    : BiaffineNetwork(vocabulary_of(model), sizes_of(model),
+    : BiaffineNetwork(vocabulary_of(model), biaffine_sizes_of(model),
                       Weights(model.tensors, model.source + "/model.safetensors")) {}
 
 Json BiaffineNetwork::sizes_to_json() const {

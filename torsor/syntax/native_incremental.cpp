@@ -13,9 +13,7 @@
 namespace torsor::syntax {
 namespace {
 
-constexpr std::int64_t kReadingWords = 4000;  // of a batch when parsing: small enough to stay in the caches
-
-IncrementalSizes sizes_of(const NativeModel& model) {
+IncrementalSizes incremental_sizes_of(const NativeModel& model) {
   JsonObject object(model.sizes, model.source + "/config.json: sizes", JsonObject::Blame::data);
   IncrementalSizes sizes;
   sizes.words = word_sizes_from_json(object);
@@ -58,7 +56,7 @@ IncrementalNetwork::IncrementalNetwork(std::shared_ptr<const Vocabulary> vocabul
 }
 
 IncrementalNetwork::IncrementalNetwork(const NativeModel& model)
-    : IncrementalNetwork(vocabulary_of(model), sizes_of(model),
+    : IncrementalNetwork(vocabulary_of(model), incremental_sizes_of(model),
                          Weights(model.tensors, model.source + "/model.safetensors")) {}
 
 Json IncrementalNetwork::sizes_to_json() const {

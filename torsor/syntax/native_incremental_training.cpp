@@ -13,9 +13,6 @@
 namespace torsor::syntax {
 namespace {
 
-constexpr double kNever = -1e9;  // finite, so that a softmax over nothing else exists
-constexpr std::int64_t kIgnored = -100;
-
 // Shares of what is learned beside actions, labels and ends of sentences.
 constexpr double kTags = 0.5, kNext = 0.3, kRole = 0.5;
 // How often the own next action is followed in the end; the rest keeps the good ways in sight.

@@ -15,6 +15,10 @@
 
 namespace torsor::syntax {
 
+inline constexpr double kNever = -1e9;               ///< a score: finite, so that a softmax over nothing else exists
+inline constexpr std::int64_t kIgnored = -100;       ///< a target that no loss counts
+inline constexpr std::int64_t kReadingWords = 4000;  ///< of a batch when parsing: small enough to stay in the caches
+
 /// The tensors of a network by name: drawn from a seed, each from a stream of its own named after it, or taken from a
 /// file. float32 on the CPU.
 class Weights {

@@ -10,11 +10,11 @@
 #include "torsor/syntax/hexatags.h"
 #include "torsor/syntax/letters.h"
 #include "torsor/syntax/relations.h"
+#include "torsor/syntax/words.h"
 
 namespace torsor::syntax {
 namespace {
 
-std::size_t index(int word) { return static_cast<std::size_t>(word) - 1; }
 std::uint32_t narrow(std::size_t offset) { return static_cast<std::uint32_t>(offset); }
 
 /// The end of `form` where it stands in `text` at `begin`; white space inside it matches any.

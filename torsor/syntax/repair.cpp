@@ -3,11 +3,10 @@
 #include <cstdlib>
 
 #include "torsor/base/error.h"
+#include "torsor/syntax/words.h"
 
 namespace torsor::syntax {
 namespace {
-
-std::size_t index(int word) { return static_cast<std::size_t>(word) - 1; }
 
 /// Cuts every cycle once; heads lie in -1 .. n.
 std::size_t cut_cycles(std::vector<int>& heads) {

@@ -300,7 +300,7 @@ void refuse_combinations(const Settings& settings, const GrapeMSpec& spec) {
     refuse("reflectors= needs basis=householder");
 }
 
-std::unique_ptr<Encoding> make(MakeRequest& request) {
+std::unique_ptr<Encoding> make_grape_m(MakeRequest& request) {
   const Settings& settings = request.settings;
   const std::int64_t width = request.dimensions.head_dim;
   GrapeMSpec spec;
@@ -377,7 +377,7 @@ NameInfo grape_m_name() {
        {"half", "interleaved"}},
       {"orientation", Type::Word, std::string("plus"), "sign of the angle", {"plus", "minus"}},
   };
-  info.make = make;
+  info.make = make_grape_m;
   return info;
 }
 

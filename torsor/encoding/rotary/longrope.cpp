@@ -62,7 +62,7 @@ class LongRope : public Scaling {
   double magnitude_ = 1;
 };
 
-std::unique_ptr<Encoding> make(MakeRequest& request) {
+std::unique_ptr<Encoding> make_longrope(MakeRequest& request) {
   const Settings& settings = request.settings;
   RotarySpec spec = scaled_spec(request, "longrope");
   LongRopeOptions options;
@@ -116,7 +116,7 @@ NameInfo longrope_name() {
        true},
       attention_factor_key(),
   };
-  info.make = make;
+  info.make = make_longrope;
   return info;
 }
 

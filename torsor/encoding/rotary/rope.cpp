@@ -69,7 +69,7 @@ void set_axes(RotarySpec& spec, const Settings& settings) {
   }
 }
 
-std::unique_ptr<Encoding> make(MakeRequest& request) {
+std::unique_ptr<Encoding> make_rope(MakeRequest& request) {
   const Settings& settings = request.settings;
   RotarySpec spec;
   spec.name = "rope";
@@ -146,7 +146,7 @@ NameInfo rope_name() {
        "absolute: stand beside an encoding that adds to the embedding",
        {"absolute"}},
   };
-  info.make = make;
+  info.make = make_rope;
   return info;
 }
 

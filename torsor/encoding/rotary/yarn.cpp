@@ -94,7 +94,7 @@ class Yarn : public Scaling {
   double magnitude_ = 1;
 };
 
-std::unique_ptr<Encoding> make(MakeRequest& request) {
+std::unique_ptr<Encoding> make_yarn(MakeRequest& request) {
   const Settings& settings = request.settings;
   YarnOptions options;
   options.factor = settings.number("factor");
@@ -134,7 +134,7 @@ NameInfo yarn_name() {
       {"mscale", Type::Number, 0.0, "with mscale_all_dim: numerator of the magnitude", {}, 0},
       {"mscale_all_dim", Type::Number, 0.0, "scales the softmax; with mscale: denominator of the magnitude", {}, 0},
   };
-  info.make = make;
+  info.make = make_yarn;
   return info;
 }
 

@@ -11,25 +11,25 @@ namespace {
 using Coupling = SipeOptions::Coupling;
 using Factor = SipeOptions::Factor;
 
-std::size_t place(std::int64_t index) { return static_cast<std::size_t>(index); }
+std::size_t at_place(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Numbers of one token, as many as each token has.
 std::vector<double> of_token(const PlainInputs& inputs, const char* name, std::int64_t token) {
   const auto found = inputs.values.find(name);
   if (found == inputs.values.end()) throw Error(str("the per-token input '", name, "' was not given"));
-  const std::size_t width = found->second.size() / place(inputs.tokens);
-  const auto first = found->second.begin() + static_cast<std::ptrdiff_t>(place(token) * width);
+  const std::size_t width = found->second.size() / at_place(inputs.tokens);
+  const auto first = found->second.begin() + static_cast<std::ptrdiff_t>(at_place(token) * width);
   return {first, first + static_cast<std::ptrdiff_t>(width)};
 }
 
 bool exists(const PlainInputs& inputs, std::int64_t token) {
-  return token >= 0 && token < inputs.tokens && inputs.exists[place(token)];
+  return token >= 0 && token < inputs.tokens && inputs.exists[at_place(token)];
 }
 
 /// Row `row` of a matrix with rows as long as x, times x.
 double row_times(const std::vector<double>& matrix, std::int64_t row, const std::vector<double>& x) {
   double sum = 0;
-  for (std::size_t c = 0; c < x.size(); ++c) sum += matrix.at(place(row) * x.size() + c) * x[c];
+  for (std::size_t c = 0; c < x.size(); ++c) sum += matrix.at(at_place(row) * x.size() + c) * x[c];
   return sum;
 }
 
@@ -55,11 +55,12 @@ std::vector<double> Sipe::define_s(const PlainInputs& inputs, std::int64_t token
   if (options_.labels != SipeOptions::Labels::Off)
     label = static_cast<std::int64_t>(of_token(inputs, kSyntaxLabels, token).at(0));
   if (tau == 0 && nu == 0 && label == 0) return {};
-  std::vector<double> s(place(dimensions_.width), 0.0);
+  std::vector<double> s(at_place(dimensions_.width), 0.0);
   for (std::int64_t c = 0; c < dimensions_.width; ++c) {
-    if (tau > 0) s[place(c)] += plain(parameters, name_of("tau")).at(place((tau - 1) * dimensions_.width + c));
-    if (nu > 0) s[place(c)] += plain(parameters, name_of("nu")).at(place((nu - 1) * dimensions_.width + c));
-    if (label > 0) s[place(c)] += plain(parameters, name_of("labels")).at(place((label - 1) * dimensions_.width + c));
+    if (tau > 0) s[at_place(c)] += plain(parameters, name_of("tau")).at(at_place((tau - 1) * dimensions_.width + c));
+    if (nu > 0) s[at_place(c)] += plain(parameters, name_of("nu")).at(at_place((nu - 1) * dimensions_.width + c));
+    if (label > 0)
+      s[at_place(c)] += plain(parameters, name_of("labels")).at(at_place((label - 1) * dimensions_.width + c));
   }
   return s;
 }
@@ -74,7 +75,7 @@ double Sipe::define_alignment(const PlainPair& pair, const PlainParameters& para
   double sum = 0;
   for (std::int64_t d = 0; d < dimensions_.head_dim && !s.empty(); ++d) {
     const std::int64_t row = pair.head * dimensions_.head_dim + d;
-    const double v = v_name_.empty() ? 0 : plain(parameters, v_name_).at(place(row));
+    const double v = v_name_.empty() ? 0 : plain(parameters, v_name_).at(at_place(row));
     sum += (pair.q[d] + v) * row_times(plain(parameters, name_of("w_e")), row, s);
   }
   return sum / std::sqrt(static_cast<double>(dimensions_.head_dim));
@@ -85,9 +86,9 @@ bool Sipe::define_near(const PlainPair& pair) const {
   const PlainInputs& inputs = *pair.inputs;
   const bool revealed = options_.mode == SipeMode::Incremental || options_.mode == SipeMode::OracleRevealed ||
                         (options_.mode == SipeMode::Auto && pair.causal);
-  std::vector<bool> reached(place(inputs.tokens), false);
+  std::vector<bool> reached(at_place(inputs.tokens), false);
   if (pair.query_token < 0 || pair.query_token >= inputs.tokens) return false;
-  reached[place(pair.query_token)] = true;
+  reached[at_place(pair.query_token)] = true;
   for (std::int64_t hop = 0; hop < options_.hops; ++hop) {
     std::vector<bool> next = reached;
     for (std::int64_t token = 0; token < inputs.tokens; ++token) {
@@ -98,13 +99,13 @@ bool Sipe::define_near(const PlainPair& pair) const {
         const std::int64_t one = token - static_cast<std::int64_t>(arcs[n]);
         const std::int64_t other = token - static_cast<std::int64_t>(arcs[n + 1]);
         if (one < 0 || other < 0) continue;
-        if (reached[place(one)]) next[place(other)] = true;
-        if (reached[place(other)]) next[place(one)] = true;
+        if (reached[at_place(one)]) next[at_place(other)] = true;
+        if (reached[at_place(other)]) next[at_place(one)] = true;
       }
     }
     reached = next;
   }
-  return reached[place(pair.key_token)];
+  return reached[at_place(pair.key_token)];
 }
 
 double Sipe::define_factor(const PlainPair& pair, const PlainParameters& parameters) const {
@@ -130,8 +131,8 @@ double Sipe::define_factor(const PlainPair& pair, const PlainParameters& paramet
       for (std::int64_t n = 0; n < kSipeHidden; ++n) {
         const double x = row_times(plain(parameters, name_of("a")), n, own) +
                          row_times(plain(parameters, name_of("b")), n, other) +
-                         plain(parameters, name_of("b1")).at(place(n));
-        z += plain(parameters, name_of("w2")).at(place(n)) * x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+                         plain(parameters, name_of("b1")).at(at_place(n));
+        z += plain(parameters, name_of("w2")).at(at_place(n)) * x * 0.5 * std::erfc(-x / std::sqrt(2.0));
       }
       if (options_.factor == Factor::Bounded) return 1 + beta * std::tanh(z);
     } else {
@@ -165,21 +166,22 @@ double Sipe::define_product(const PlainPair& pair, const PlainParameters& parame
     if (s.empty()) return y;
     if (options_.coupling == Coupling::Prerot) {
       const std::vector<double>& w = plain(parameters, name_of(query ? "w_q" : "w_k"));
-      for (std::int64_t d = 0; d < head; ++d) y[place(d)] += row_times(w, (query ? pair.head : key_head) * head + d, s);
+      for (std::int64_t d = 0; d < head; ++d)
+        y[at_place(d)] += row_times(w, (query ? pair.head : key_head) * head + d, s);
       return y;
     }
     const std::int64_t each = planes_.width / planes_.blocks / 2;
     for (std::int64_t plane = 0; plane < planes_.width / 2; ++plane) {
       double phi = row_times(plain(parameters, name_of("w_phi")), plane, s);
       if (options_.warp) {
-        const auto& row = plane_frequency_[plane_frequency_.size() == 1 ? 0 : place(key_head)];
-        phi = kWarpPositions * row[place(plane)] * std::tanh(phi);
+        const auto& row = plane_frequency_[plane_frequency_.size() == 1 ? 0 : at_place(key_head)];
+        phi = kWarpPositions * row[at_place(plane)] * std::tanh(phi);
       }
       const double angle = plain(parameters, name_of("beta")).at(0) * phi;
       const std::int64_t first = planes_.offset + plane / each * 2 * each;
       const std::int64_t index = plane % each;
       const bool half = planes_.layout == Layout::Half;
-      const std::size_t a = place(first + (half ? index : 2 * index)), b = half ? a + place(each) : a + 1;
+      const std::size_t a = at_place(first + (half ? index : 2 * index)), b = half ? a + at_place(each) : a + 1;
       const double xa = y[a], xb = y[b];
       y[a] = xa * std::cos(angle) - xb * std::sin(angle);
       y[b] = xa * std::sin(angle) + xb * std::cos(angle);
@@ -228,7 +230,7 @@ double Sipe::define_token_embedding(const PlainToken& token, std::int64_t channe
     return inner + sum + row_times(plain(parameters, name_of("w_x")), channel, x);
   }
   const double added = options_.prior == SipePrior::Fsyn ? row_times(plain(parameters, name_of("w_input")), channel, s)
-                                                         : s[place(channel)];
+                                                         : s[at_place(channel)];
   if (options_.fuse == SipeOptions::Fuse::Add) return inner + added;
   return inner + (1 - plain(parameters, name_of("mix")).at(0)) * (added - token.x[channel]);
 }

@@ -8,6 +8,9 @@
 namespace torsor {
 namespace {
 
+using Coupling = SipeOptions::Coupling;
+using Factor = SipeOptions::Factor;
+
 constexpr std::array<const char*, 6> kTerms = {"alibi", "t5", "kerple", "sandwich", "fire", "txl"};
 constexpr std::array<const char*, 10> kRotations = {"rope",    "xpos", "linear",   "ntk",    "ntk-by-parts",
                                                     "dynamic", "yarn", "longrope", "llama3", "grape-m"};
@@ -52,7 +55,6 @@ void read_inject(SipeOptions& options, const Settings& settings) {
 }
 
 void read_coupling(SipeOptions& options, const Settings& settings) {
-  using Coupling = SipeOptions::Coupling;
   std::string word = settings.word("coupling");
   if (options.inject_word == "input") {
     for (const char* key :
@@ -90,8 +92,6 @@ void read_coupling(SipeOptions& options, const Settings& settings) {
 }
 
 void read_factor(SipeOptions& options, const Settings& settings) {
-  using Coupling = SipeOptions::Coupling;
-  using Factor = SipeOptions::Factor;
   const std::string& word = settings.word("factor");
   if (!options.of_pairs() && options.coupling != Coupling::TagAlign) {
     if (options.inject_word != "input")
@@ -124,7 +124,6 @@ void read_beta(SipeOptions& options, const Settings& settings) {
 
 /// Throws where no gradient would ever flow: both factors of a product at zero.
 void refuse_dead(const SipeOptions& options) {
-  using Coupling = SipeOptions::Coupling;
   if (options.start != SipeOptions::Start::Zero || options.mode == SipeMode::None) return;
   const auto dead = [&](const std::string& why) { throw UsageError(str("sipe: start=zero would never train: ", why)); };
   const bool tables = options.prior == SipePrior::Hexatags;  // then s itself starts at zero
@@ -137,7 +136,6 @@ void refuse_dead(const SipeOptions& options) {
 }
 
 void refuse_idle_keys(const SipeOptions& options, const Settings& settings) {
-  using Coupling = SipeOptions::Coupling;
   if (options.inject_word == "input") return;
   const auto idle = [&](const char* key, const char* needs) {
     refuse_idle(settings, key, str("needs ", needs, ", not coupling=", options.coupling_word));
