@@ -107,6 +107,8 @@ function(torsor_add_floors)
     set_target_properties(${target} PROPERTIES TORSOR_FLOOR ${floor})
     if(TORSOR_UNITY AND NOT folder STREQUAL "kernel")  # whose files compile themselves once for every instruction set
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+      # A program may link a registry of its own in place of this one (docs/adding-an-encoding.md).
+      set_source_files_properties(torsor/encoding/registry.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
     target_link_libraries(${target} PUBLIC nlohmann_json::nlohmann_json Threads::Threads)
     foreach(lower IN LISTS libraries)

@@ -244,7 +244,10 @@ TEST(CacheContract, AWindowForgetsNothingForWhatIsRefused) {
     const Subject subject(row, {.heads = {4, 2}, .window = 4});
     const Tokens tokens = subject.draw(2, 32);
     const Placed all = subject.place(tokens, subject.run_of_positions(2, 32));
-    KvCache cache = subject.cache(2, 40, 4), other = subject.cache(2, 40, 4);
+    CacheOptions keeps;  // of one layer, so that truncate() finds all that it asks for
+    keeps.capacity = 40, keeps.batch = 2, keeps.window = {4}, keeps.rollback = 2;
+    keeps.value_dim = subject.value_dim();
+    KvCache cache(subject.encoding(), keeps), other(subject.encoding(), keeps);
     const auto attend = [&](KvCache& into, std::int64_t first, std::int64_t count, bool windowed) {
       const Placed part = slice(all, first, count);
       AttendOptions options = subject.options(part);

@@ -60,6 +60,17 @@ TEST(CliInput, ExpressionsAndOptionsThatMeanNothing) {
   const std::string odd = folder.put("odd.json", R"({"width": 10, "heads": 4})"),
                     unknown = folder.put("unknown.json", R"({"widht": 16})");
   for (const Case& one : {
+           Case{{"extnd", "x"}, {"unknown command 'extnd'", "extend"}},
+           Case{{"syntax", "chek"}, {"unknown command 'chek' of torsor syntax", "check"}},
+           Case{{"--foo", "encodings"}, {"unknown option '--foo' of torsor encodings"}},
+           Case{{"generate", "x", "--prompt", "a", "--tokens", "20"},
+                {"unknown option '--tokens' of torsor generate", "see torsor generate --help"}},
+           Case{{"syntax", "gate", "--parser", "x", "trees.conllu", "--tokens=3"},
+                {"unknown option '--tokens' of torsor syntax gate"}},
+           Case{{"generate", "x", "--max-tokens", "0"}, {"--max-tokens", "of at least 1, found 0"}},
+           Case{{"generate", "x", "--max-tokens", "99999999999999"}, {"from 1 to 1099511627776, found 99999999999999"}},
+           Case{{"generate", "x", "--max-tokens", "99999999999999999999"}, {"from 1 to 1099511627776"}},
+           Case{{"convert", "a", "b"}, {"unexpected argument 'b' of torsor convert"}},
            Case{{"compare", "--encodings", "roep", "--text", text, "--out", folder / "o"}, {"roep", "rope"}},
            Case{{"compare", "--encodings", " ; ", "--text", text, "--out", folder / "o"}, {"no encoding"}},
            Case{{"compare", "--encodings", "yarn(rope, factr=4)", "--text", text, "--out", folder / "o"},

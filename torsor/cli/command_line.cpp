@@ -1,6 +1,7 @@
 #include "torsor/cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -18,8 +19,9 @@ Check whole_number(std::int64_t least, std::int64_t most) {
             std::int64_t value = 0;
             const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
             if (failed == std::errc() && end == text.data() + text.size() && value >= least && value <= most) return {};
-            const std::string range =
-                most < (std::int64_t{1} << 40) ? str("from ", least, " to ", most) : str("of at least ", least);
+            const bool large = failed == std::errc::result_out_of_range || value > most;
+            const std::string range = large || most < (std::int64_t{1} << 40) ? str("from ", least, " to ", most)
+                                                                              : str("of at least ", least);
             return str("expected a whole number ", range, ", found ", text);
           },
           {}};
@@ -141,11 +143,20 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   while (!group->get_subcommands().empty()) group = group->get_subcommands().front();
   const std::vector<std::string> rest = app.remaining(true);
   const std::vector<const CLI::App*> commands = group->get_subcommands(any);
-  if (commands.empty() || rest.empty()) return std::string(error.what()) + "; see torsor --help";
-  if (rest.front().rfind('-', 0) == 0) return str("unknown option '", rest.front(), "'; see torsor --help");
+  // What follows an unknown option is most likely its value.
+  const bool strange = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (rest.empty() || (commands.empty() && !strange)) return std::string(error.what()) + "; see torsor --help";
+  const auto option =
+      std::find_if(rest.begin(), rest.end(), [](const std::string& one) { return one.starts_with('-'); });
+  std::string path = group->get_name();
+  for (const CLI::App* above = group->get_parent(); above != nullptr; above = above->get_parent())
+    path = above->get_name() + " " + path;
+  const std::string of = group == &app ? "" : " of " + path;
+  if (option != rest.end() && (commands.empty() || option == rest.begin()))
+    return str("unknown option '", option->substr(0, option->find('=')), "'", of, "; see ", path, " --help");
+  if (commands.empty()) return str("unexpected argument '", rest.front(), "'", of, "; see ", path, " --help");
   std::string names;
   for (const CLI::App* command : commands) names += (names.empty() ? "" : ", ") + command->get_name();
-  const std::string of = group == &app ? "" : str(" of torsor ", group->get_name());
   return str("unknown command '", rest.front(), "'", of, "; there are ", names);
 }
 
